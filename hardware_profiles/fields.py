@@ -15,7 +15,7 @@ from documents.sentences import Sentence, joined
 from hardware_profiles.schema import Basis, Status, Wiring
 from hardware_profiles.units import UNITS, Dimension, names, to_si
 
-PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "fp32")
+PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "fp32", "tf32")
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 FAMILIES = ("ascend", "nvidia", "amd")
 MAX_TIERS = 6
@@ -127,6 +127,7 @@ class Rates(Section):
     nvfp4: Rate | None = None
     mxfp4: Rate | None = None
     fp32: Rate | None = None
+    tf32: Rate | None = None
 
     @property
     def si(self) -> dict[str, float]:

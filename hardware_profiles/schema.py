@@ -93,7 +93,8 @@ class HardwareProfile:
     """One product: its device, its topology, its power and price.
 
     ``matmul_flops_per_s`` and ``achievable_matmul_flops_per_s`` map a precision
-    (``bf16``, ``fp16``, ``fp8``, ``int8``, ``nvfp4``, ``mxfp4``, ``fp32``) to the dense peak and to the best measured rate.
+    (``bf16``, ``fp16``, ``fp8``, ``int8``, ``nvfp4``, ``mxfp4``, ``fp32``, ``tf32``) to the dense peak and to the best measured
+    rate.
     A precision that the device lacks, or without a measurement, is absent. ``vector_flops_per_s`` is FP32.
     ``usable_hbm_bytes`` is the memory that a job can fill in total. Driver and runtime take ``context_bytes`` of it before the
     framework allocates anything.

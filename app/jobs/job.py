@@ -179,10 +179,6 @@ def parse_job(
     assumed |= dict.fromkeys(silent, NOT_GIVEN)
     _warn(cluster_section, profile, warnings)
     warn_of_software(workload, warnings)
-    if workload.training.precision == "fp32":
-        warnings.append(
-            Sentence("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
-        )
     resolved = _resolved(
         workload,
         hardware_reference,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import ADD_BYTES, ELEMENT_BYTES, READ_WRITE_BYTES, Device, matmul_s, vector_s
+from cost_models.layer.compute import ADD_BYTES, ELEMENT_BYTES, READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
 from cost_models.layer.expert_rows import expert_rows, peak_expert_rows
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
@@ -115,8 +115,8 @@ def adapter_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: 
         return none, none
     stride, sp = np.ones_like(keys.tp), keys.sequence_parallel != 0
     n = keys.tokens(workload.training)
-    low = ELEMENT_BYTES * n * task.adapters.rank
-    hidden = ELEMENT_BYTES * n * workload.model.hidden_size
+    low = element_bytes(workload) * n * task.adapters.rank
+    hidden = element_bytes(workload) * n * workload.model.hidden_size
     gather, scatter, reduce = (each(low, keys.tp, stride, network) for each in (all_gather_s, reduce_scatter_s, all_reduce_s))
     forward = backward = none
     for linear in adapted_linears(workload.model, task.adapters, moe=moe):

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_comm
-from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_bytes
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.gathered_inputs import kept_gathers
@@ -82,13 +82,14 @@ def tensor_parallel_comm(
     model, training = workload.model, workload.training
     n = keys.tokens(training)
     stride = np.ones_like(keys.tp)
-    hidden = ELEMENT_BYTES * n * model.hidden_size
+    each = element_bytes(workload)
+    hidden = each * n * model.hidden_size
     entering = expanded = hidden
     is_latent = False
     if model.mla is not None and model.mla.q_lora_rank and model.linear_attention(local=local) is None:
         mla, is_latent = model.mla, True
-        expanded = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank)
-        entering = expanded + ELEMENT_BYTES * n * mla.qk_rope_head_dim
+        expanded = each * n * (mla.q_lora_rank + mla.kv_lora_rank)
+        entering = expanded + each * n * mla.qk_rope_head_dim
     gather, scatter = all_gather_s(hidden, keys.tp, stride, network), reduce_scatter_s(hidden, keys.tp, stride, network)
     enter, reduce = all_gather_s(entering, keys.tp, stride, network), all_reduce_s(hidden, keys.tp, stride, network)
     enter_back = reduce_scatter_s(entering, keys.tp, stride, network)
@@ -143,7 +144,7 @@ def _shared_heads_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> 
     if model.mla is not None or model.linear_attention(local=local) is not None or not workload.software_traits.eager:
         return np.zeros(len(keys.tp))
     queries = model.num_attention_heads * (2 if model.attention_output_gate else 1)
-    whole = ELEMENT_BYTES * keys.tokens(workload.training) * model.kv_channels * (queries + 2 * model.num_query_groups)
+    whole = element_bytes(workload) * keys.tokens(workload.training) * model.kv_channels * (queries + 2 * model.num_query_groups)
     return np.where(keys.tp > model.num_query_groups, whole, 0.0)
 
 
@@ -196,10 +197,10 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
     model = workload.model
     n = keys.tokens(workload.training)
     heads = model.num_attention_heads
-    inner = np.maximum(keys.ulysses_degree, 1)
+    inner, each = np.maximum(keys.ulysses_degree, 1), element_bytes(workload)
     linear = model.linear_attention(local=local)
     if linear is not None:
-        exchanged = ELEMENT_BYTES * n * linear_attention_exchanged(linear) / keys.tp
+        exchanged = each * n * linear_attention_exchanged(linear) / keys.tp
         none = np.zeros_like(n)
         return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
     kv: Floats
@@ -211,9 +212,9 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
         mla = model.mla
         kv = np.full(len(keys.tp), float((mla.qk_head_dim + mla.v_head_dim) * heads))
         query, out = mla.qk_head_dim * heads, mla.v_head_dim * heads
-    exchanged = ELEMENT_BYTES * n * (query + kv + out) / keys.tp
+    exchanged = each * n * (query + kv + out) / keys.tp
     ring = keys.cp // inner
-    hop = send_recv_s(ELEMENT_BYTES * n * kv / keys.tp, ring, keys.tp * inner, network)
+    hop = send_recv_s(each * n * kv / keys.tp, ring, keys.tp * inner, network)
     return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), hop, np.asarray(ring - 1.0, dtype=np.float64))
 
 
@@ -242,7 +243,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     routed = RoutedTokens(
         keys.dispatcher,
         tokens,
-        ELEMENT_BYTES * workload.model.hidden_size,
+        element_bytes(workload) * workload.model.hidden_size,
         keys.ep,
         keys.etp,
         shape,
@@ -250,7 +251,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         load_factor(keys, shape, training),
         uneven_experts(shape, training),
         keys.has(Feature.MOE_TIER_STREAMS),
-        np.where(routes_in_fp32(workload, keys), FP32_BYTES / ELEMENT_BYTES, 1.0),
+        np.where(routes_in_fp32(workload, keys), FP32_BYTES / element_bytes(workload), 1.0),
     )
     factor = constants.expert_comm_factor
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)
@@ -278,7 +279,7 @@ def weight_comm(
     whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
     trained = trained_rank_parameters(workload, keys, whole, moe=moe)
     gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
-    gathered = [ELEMENT_BYTES * p for p in whole]
+    gathered = [element_bytes(workload) * p for p in whole]
     if task.is_frozen:  # frozen weights travel as they are stored
         linears = layer_rank_linears(workload.model, keys, moe=moe, local=local)
         gathered = [

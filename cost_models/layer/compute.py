@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
 from cost_models.shapes.releases import Ladder
-from cost_models.shapes.traits import Generation
+from cost_models.shapes.traits import Generation, Library
 from cost_models.shapes.workload import Cluster, Software, Workload
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
@@ -48,6 +48,11 @@ def element_factor(workload: Workload) -> float:
     return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
 
+def element_bytes(workload: Workload) -> float:
+    """Bytes of an activation element, or of a gathered weight: 4 in FP32, else 2."""
+    return ELEMENT_BYTES * element_factor(workload)
+
+
 def stream_bytes(workload: Workload) -> int:
     """Bytes of an element that goes from layer to layer, before ``element_factor``."""
     return FP32_BYTES if workload.residual.is_stream else ELEMENT_BYTES
@@ -58,12 +63,13 @@ class Device:
     """Rates of one rank under the given software and constants."""
 
     linear_flops_per_s: float  # linear layers, in the training precision
-    bf16_flops_per_s: float  # head, expert router and unfused scores
+    bf16_flops_per_s: float  # head, expert router and unfused scores; in FP32 training their rate in FP32
     attention_flops_per_s: float  # long-sequence fused attention, forward
     attention_half_length: float  # tokens at which fused attention reaches half of that rate
     narrow_head_exponent: float  # scales that rate by (head dim / 128)^x for narrower heads
     hbm_bytes_per_s: float  # bandwidth that vector operators reach
     raw_hbm_bytes_per_s: float
+    element_factor: float
     num_cores: int
     time_factor: float  # multiplies device time: software release, slowest node, and the job's own factors
     constants: Constants
@@ -76,19 +82,21 @@ class Device:
         """
         profile, software = workload.cluster.profile, workload.software
         precision = workload.training.precision
-        half = "fp16" if precision == "fp16" else "bf16"
+        half = precision if precision in ("fp16", "fp32") else "bf16"
+        linear = "tf32" if precision == "fp32" and _multiplies_in_tf32(workload) else precision
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
         if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
-            linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
+            linear_flops_per_s=achievable_flops_per_s(profile, linear) * matmul_fraction,
             bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
             attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * attention_fraction,
             attention_half_length=attention_half_length,
             narrow_head_exponent=_narrow_head_exponent(workload),
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
+            element_factor=element_factor(workload),
             num_cores=profile.num_matmul_cores,
             time_factor=_release_factor(workload, constants)
             * _slowest_device_factor(workload.cluster, constants)
@@ -96,6 +104,15 @@ class Device:
             * workload.cluster.time_factor,
             constants=constants,
         )
+
+
+def _multiplies_in_tf32(workload: Workload) -> bool:
+    """Whether linear layers round FP32 operands to TF32: Transformer Engine's do [transformer-engine, cublaslt_gemm.cu:445].
+
+    PyTorch's own matmuls, such as that of the head, stay in FP32; neither Megatron-LM nor torchtitan allows TF32.
+    """
+    made_for = workload.device_traits.library is Library.CUDA and workload.software_traits.uses_transformer_engine
+    return made_for and "tf32" in workload.cluster.profile.matmul_flops_per_s
 
 
 def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
@@ -233,7 +250,7 @@ def matmul_s(
     waves = together * padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, NARROWEST_TILE_FRACTION) / device.num_cores
     rate = (flops_per_s or device.linear_flops_per_s) * waves / (waves + c.wave_loss) * k / (k + c.depth_half)
     busy = 2.0 * padded * n * k / np.maximum(rate, 1.0)
-    moved = ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s
+    moved = device.element_factor * ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s
     return np.where(m > 0, np.maximum(busy, moved) + c.kernel_s, 0.0) * device.time_factor
 
 
@@ -280,14 +297,19 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
         rate = min(rate, MISALIGNED_HEAD_FLOPS_PER_S)
     depth_fraction = head_dim / (head_dim + device.constants.depth_half)
     matmul = 2.0 * 2.0 * head_dim * count / (rate * depth_fraction)  # two matmuls of 2 d FLOPs a score
-    traffic = device.constants.score_bytes * count / device.raw_hbm_bytes_per_s
+    traffic = device.element_factor * device.constants.score_bytes * count / device.raw_hbm_bytes_per_s
     backward = 2.0 * matmul + UNFUSED_BACKWARD_TRAFFIC_FACTOR * traffic
     return (matmul + traffic) * device.time_factor, backward * device.time_factor
 
 
 def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
-    """Time of memory-bound operators that read and write ``moved_bytes`` over HBM; elementwise. [s]
+    """Time of memory-bound operators that read and write ``moved_bytes`` of 16-bit activations over HBM; elementwise. [s]
 
-    Launches are not included: they are host time (``cost_models.layer.host``).
+    In FP32 they move twice as much. Launches are not included: they are host time (``cost_models.layer.host``).
     """
+    return state_s(device.element_factor * np.asarray(moved_bytes, dtype=np.float64), device)
+
+
+def state_s(moved_bytes: ArrayLike, device: Device) -> Floats:
+    """As ``vector_s``, of weights, gradients and optimizer states, whose bytes are already those of the precision. [s]"""
     return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor

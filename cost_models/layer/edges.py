@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import ELEMENT_BYTES, READ_WRITE_BYTES, Device, matmul_s, vector_s
+from cost_models.layer.compute import READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -57,7 +57,7 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     n, n_l = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
     h, t = model.hidden_size, keys.tp
     ones = np.ones_like(t)
-    hidden = ELEMENT_BYTES * n * h
+    hidden = element_bytes(workload) * n * h
     sp = keys.sequence_parallel != 0
     replicated = keys.has(Feature.REPLICATED_EMBEDDING)
     lookup = vector_s(READ_WRITE_BYTES * h * n_l, device)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, element_bytes, element_factor, state_s
 from cost_models.memory.model_states import (
     MASTER_BYTES,
     WEIGHT_BYTES,
@@ -57,12 +57,13 @@ def gradient_exchange(
 ) -> GradientExchange:
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
-    Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather. Without sharding the gradients
-    are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under
-    ZeRO-3 the layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends
-    remain, which every micro batch gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered
-    behind each backward, also under ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3], but in a pipeline
-    stages keep it (``keeps_whole_stages``); every forward hides a part of what they gather more than once.
+    Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather, 4 in FP32. Without sharding the
+    gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
+    (``scatters_each_micro_batch``). Under ZeRO-3 the layers do this themselves
+    (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends remain, which every micro batch
+    gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered behind each backward, also under
+    ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3], but in a pipeline stages keep it
+    (``keeps_whole_stages``); every forward hides a part of what they gather more than once.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def gradient_exchange(
     gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
     gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
     scatter = hybrid_scatter_s(g * reduced, sizes, ranks // sizes, strides, network).sum(axis=0)
-    weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
+    weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     return GradientExchange(
@@ -234,7 +235,9 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     keeps_shard = (batch.zero_stage >= 2) | scatters_each_micro_batch(workload, batch)
     held = np.where(keeps_shard, shard, parameters.dense + parameters.experts)
     moments = moment_bytes(batch)  # read and written; swapped moments are also copied in and out
-    update = vector_s((UPDATE_BYTES + 2.0 * moments) * shard + NORM_BYTES * held, device)
+    # FP32 weights are their own master, and nothing else is written.
+    updated = UPDATE_BYTES - (ELEMENT_BYTES if workload.training.precision == "fp32" else 0)
+    update = state_s((updated + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
     result: Floats = np.maximum(update, swap)
@@ -244,12 +247,13 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
 def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
     """Seconds a micro batch to add gradients to the buffer and to cast FP32 weights, ``[stage, n]``.
 
-    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written. Shorter buffers move less.
+    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written. Shorter buffers move less,
+    gradients in FP32 more.
     """
     c = device.constants
-    share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
+    share = (element_bytes(workload) + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
     moved = c.accumulation_bytes * share + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
     dense_shards, expert_shards = shard_sizes(batch)
     scattered = scatters_each_micro_batch(workload, batch)  # only the rank's shard is added to
     held = parameters.dense / np.where(scattered, dense_shards, 1) + parameters.experts / np.where(scattered, expert_shards, 1)
-    return vector_s(moved * held, device)
+    return state_s(moved * held, device)

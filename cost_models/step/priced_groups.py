@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.communication import network_of
-from cost_models.layer.compute import Device, stream_bytes
+from cost_models.layer.compute import Device, element_factor, stream_bytes
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.closed_form import LeastWork, Surroundings, least_work
@@ -41,8 +41,8 @@ _SPLITS_BACKWARD = by_schedule(lambda rules: rules.splits_backward)
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
     """Seconds of pipeline sends of one micro batch on one rank, before compute hides any. ``[n]``
 
-    There are 2 v hops of 2 n h / t bytes, twice as many if the residual stream is FP32. Both directions of DualPipe send. The
-    tensor-parallel ranks each send their slice, but Megatron-Core the whole hidden state without sequence parallelism
+    There are 2 v hops of 2 n h / t bytes, twice as many in FP32 and if the residual stream is FP32. Both directions of DualPipe
+    send. The tensor-parallel ranks each send their slice, but Megatron-Core the whole hidden state without sequence parallelism
     [megatron-0.12, schedules.py].
     """
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
@@ -50,7 +50,7 @@ def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network)
     slices = np.where((batch.sequence_parallel == 0) & sends_whole, 1, batch.tp)
     # The reference's hidden states go forward beside the model's.
     passes = 1.5 if workload.training.task.runs_reference else 1.0
-    moved = passes * stream_bytes(workload) * tokens * workload.model.hidden_size / slices
+    moved = passes * element_factor(workload) * stream_bytes(workload) * tokens * workload.model.hidden_size / slices
     chunks = batch.vpp * _STREAMS[batch.schedule]
     hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
     return hops

@@ -40,12 +40,6 @@ def test_attention_is_fused_where_there_is_a_kernel(hardware: str, precision: st
     assert (Feature.FLASH_ATTENTION in estimated.features) is fused
 
 
-def test_fp32_warns_of_communication_in_16_bits() -> None:
-    sentence = "training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long."
-    assert sentence in job("h100-sxm-80gb", "fp32").warnings
-    assert sentence not in job("h100-sxm-80gb", "bf16").warnings
-
-
 @pytest.mark.parametrize(("hardware", "warned"), [("atlas-800t-a2", True), ("h100-sxm-80gb", False)])
 def test_a_kernel_that_the_devices_do_without_is_warned_of(hardware: str, warned: bool) -> None:
     warnings = job(hardware, "bf16", software={"portable_attention": True}).warnings

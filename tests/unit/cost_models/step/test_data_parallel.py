@@ -48,6 +48,13 @@ def test_distributed_optimizer_scatters_gradients_and_gathers_weights() -> None:
     assert gather == pytest.approx(15 / 16 * 2 * P / NIC)
 
 
+def test_weights_in_fp32_are_gathered_in_fp32() -> None:
+    job, held = workload(precision="fp32"), parameters()
+    found = gradient_exchange(job, batch(tp=8, dp=16), held, parameters(0.0), NO_TABLE, network(job))
+    assert float(found.reduce_s[0, 0]) == pytest.approx(15 / 16 * 4 * P / NIC)  # as in 16 bits
+    assert float(found.gather_s[0, 0]) == pytest.approx(15 / 16 * 4 * P / NIC)
+
+
 def test_replicated_optimizer_reduces_gradients_everywhere() -> None:
     assert exchange(tp=8, dp=16, zero_stage=0) == (pytest.approx(2 * 15 / 16 * 4 * P / NIC), 0.0)
 
