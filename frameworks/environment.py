@@ -12,6 +12,9 @@ HARDWARE_QUEUE = {
         "runs beside the compute of another micro batch"
     ),
 }
+OFFLOAD = {
+    "NVTE_CPU_OFFLOAD_V1": Sentence("Transformer Engine leaves the weights on the device while activations go to the host"),
+}
 HYBRID_EP = {
     "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Sentence("expert-parallel ranks that HybridEP finds in one NVLink domain"),
     "USE_MNNVL": Sentence("NVLink between the nodes of a domain"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -121,6 +121,11 @@ def only_pretraining(workload: Workload) -> tuple[str, ...]:
     return untold_task(Sentence("the program"), (Task.PRETRAIN,), workload)
 
 
+def nothing_by_tensor(_workload: Workload, _whole: ParallelStrategy) -> Iterable[ParallelStrategy]:
+    """The plans by tensor of a framework whose files say none."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Framework:
     """One release of a training framework.
@@ -136,7 +141,8 @@ class Framework:
     ``suffix``, from release, purposes and an entry of ``launch_block``. ``forms``: the forms of scripts that are read, if not
     ``suffix``. ``suffix_of``: the suffix of a file with given arguments, if it is not always the same. ``named``: for files that
     name a model and state no sizes; ``read_job`` then raises. ``unwritable``: sentences on a plan that is so far from all that
-    the framework runs that no file is written.
+    the framework runs that no file is written. ``by_tensor``: the plans by tensor that its files can say, of a
+    strategy that keeps everything.
     """
 
     target: Target
@@ -160,6 +166,7 @@ class Framework:
     suffix_of: Callable[[Sequence[str]], str] | None = None
     named: NamedReader | None = None
     unwritable: Callable[[Workload, ParallelStrategy], tuple[str, ...]] = lambda _workload, _strategy: ()
+    by_tensor: Callable[[Workload, ParallelStrategy], Iterable[ParallelStrategy]] = nothing_by_tensor
 
     @property
     def name(self) -> str:

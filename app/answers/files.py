@@ -24,6 +24,7 @@ from hardware_profiles.schema import ProfileError
 REPORT_WIDTH = 140
 USUAL_DEVICES_PER_NODE = 8
 EXPERT_COUNTS = "expert_counts.json"
+BY_TENSOR = "by-tensor"
 
 
 def report_files(document: SearchDocument) -> dict[str, str]:
@@ -39,6 +40,22 @@ def report_files(document: SearchDocument) -> dict[str, str]:
     files["job.yaml"] = _yaml(job)
     for plan in document.plans:
         files |= files_of_plan(plain(plan), job)
+    if document.by_tensor:
+        files |= _files_by_tensor(plain(document.by_tensor[0]), job)
+    return files
+
+
+def _files_by_tensor(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
+    """Texts by name of the job of a plan by tensor, and of what launch files can state of it."""
+    strategy = {name: value for name, value in plan["strategy"].items() if name != "name"}
+    start = Start(
+        Sentence("Plan by tensor ({})", plan["plan_id"]), job["cluster"]["num_devices"], _devices_per_node(job["cluster"]), said
+    )
+    files = {f"{BY_TENSOR}.job.yaml": _yaml({**job, "strategy": strategy})}
+    for each in plan["exports"]:
+        if each["launch"] is not None:
+            suffix, text = launch_file(each["target"].partition("@")[0], each["launch"], start)
+            files[f"{BY_TENSOR}.{each['target']}.{suffix}"] = text
     return files
 
 

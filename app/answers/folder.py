@@ -18,7 +18,7 @@ MAX_REPORT_BYTES = 1 << 28
 REPORT = "report.json"
 _FRAMEWORKS = "|".join(sorted({re.escape(framework.name) for framework in FRAMEWORKS}))
 _OURS = re.compile(
-    rf"report\.(txt|json)|job\.yaml|expert_counts\.json|plan-[1-9][0-9]*\.(job|({_FRAMEWORKS})[A-Za-z0-9@._-]*)\.(sh|yaml)"
+    rf"report\.(txt|json)|job\.yaml|expert_counts\.json|(plan-[1-9][0-9]*|by-tensor)\.(job|({_FRAMEWORKS})[A-Za-z0-9@._-]*)\.(sh|yaml)"
     r"|post-training\.(mindspeed-rl\.yaml|verl\.sh)"
 )
 

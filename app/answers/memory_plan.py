@@ -19,12 +19,14 @@ from cost_models.shapes.layout import stage_table
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice, share_ends, tensor_names
 from cost_models.shapes.workload import Workload
+from cost_models.simulation.step_times import simulate
 from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.priced_groups import priced_batch
 from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import ANY
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
+from search.tensor_choice.exports import exports
 from search.tensor_choice.tensor_plan import TensorAnswer, keeping_all, with_tensors
 from search.tensor_choice.tensor_refinement import saved_fraction
 
@@ -83,6 +85,7 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
     )
     chosen, keeping = estimates_to_mappings(workload, numbers)
     stages = _stages(workload, answer, _costs(workload, whole, constants))
+    files = exports(workload, answer.strategy, chosen["step_time_s"], constants, simulate) if stages else ()
     return {
         **found,
         "strategy": strategy_to_mapping(workload, answer.strategy),
@@ -93,6 +96,7 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
         "gap_s": answer.gap_s,
         "host_bytes": answer.host_bytes,
         "stages": stages,
+        "exports": [each.to_mapping() for each in files],
     }
 
 

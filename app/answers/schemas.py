@@ -90,6 +90,29 @@ class PricedWith(Document):
     hardware_profile: str
 
 
+class LaunchDocument(Document):
+    target: str
+    launchable: bool
+    arguments: list[str] | None = Field(description="null where the framework cannot run the plan; notes say why")
+    environment: dict[str, str]
+    notes: list[Said]
+    rules: list[BrokenRuleDocument] = Field(
+        default_factory=list, description="of the framework, that the plan breaks; `arguments` are then the nearest it takes"
+    )
+
+
+class ExportDocument(Document):
+    """What a framework's file can state of a plan by tensor: of all recompute and swap that it takes, the fastest that fits."""
+
+    target: str
+    why: Said = Field(description="what the file states in place of the plan, and what that costs; or why there is none")
+    strategy: StrategyDocument | None
+    estimate: EstimateNumbers | None = Field(description="of what the file states, simulated; null where nothing near it fits")
+    difference_fraction: float | None = Field(description="its step time over that of the plan, minus 1")
+    replaced: list[Said] = Field(description="settings beside recompute and swap that are not as planned, and why")
+    launch: LaunchDocument | None
+
+
 class MicroBatchPlan(Document):
     """The choice of tensors of least time that fits with one micro batch."""
 
@@ -103,6 +126,7 @@ class MicroBatchPlan(Document):
     added_s: float | None = Field(description="of a micro batch, on the rank that pays most")
     gap_s: float | None = Field(description="at most so far above the least that makes it fit")
     stages: list[StageTensors] = Field(description="virtual stages that drop something")
+    exports: list[ExportDocument] = Field(default_factory=list, description="where it drops something: its files by framework")
 
 
 class MemoryPlanDocument(Document):
@@ -194,17 +218,6 @@ class BrokenRuleDocument(Document):
     sentence: Said
 
 
-class LaunchDocument(Document):
-    target: str
-    launchable: bool
-    arguments: list[str] | None = Field(description="null where the framework cannot run the plan; notes say why")
-    environment: dict[str, str]
-    notes: list[Said]
-    rules: list[BrokenRuleDocument] = Field(
-        default_factory=list, description="of the framework, that the plan breaks; `arguments` are then the nearest it takes"
-    )
-
-
 class Change(Document):
     change: Said
     step_time_s: float
@@ -272,7 +285,7 @@ class NearestLaunchableDocument(Document):
 
 
 class ByTensorDocument(Document):
-    """A plan with recompute and swap chosen for each tensor. The proof does not cover it, and no framework can launch it."""
+    """A plan with recompute and swap chosen for each tensor. The proof does not cover it; `exports` are what files can state."""
 
     of_plan_id: str = Field(description="the plan whose structure it has")
     plan_id: str
@@ -282,6 +295,7 @@ class ByTensorDocument(Document):
     gain_fraction: float = Field(description="of the plan's step time")
     saved_fraction: float = Field(description="of what the fullest rank's layers would keep from forward to backward")
     added_s: float = Field(description="of a micro batch, on the rank that pays most")
+    exports: list[ExportDocument] = Field(default_factory=list, description="its files by framework")
 
 
 class NearestChangeDocument(Document):

@@ -64,7 +64,8 @@ class Copies(NamedTuple):
 class TensorCosts:
     """Costs of the tensors of one kind of layer and one micro batch, columns ``[k]``.
 
-    ``bytes`` is what the layer keeps of every tensor; it sums to all that the layer keeps. ``again_s`` is the recompute time of
+    ``bytes`` is what the layer keeps of every tensor; it sums to all that the layer keeps. ``copied_again`` are bytes of other
+    tensors that are copied beside one that is swapped. ``again_s`` is the recompute time of
     each tensor that can be recomputed, ``host_again_s`` what the host takes to dispatch it. Queries, keys and values share
     ``rope_s``, which either of them needs. ``spare_s`` is how far the host is ahead of the device at the end of a backward, below
     0 where the device waits. ``window_*_s`` is compute of a pass that can hide copies between device and host. ``stretch`` is the
@@ -72,6 +73,7 @@ class TensorCosts:
     """
 
     bytes: dict[Tensor, Floats]
+    copied_again: dict[Tensor, Floats]
     again_s: dict[Tensor, Floats]
     host_again_s: dict[Tensor, Floats]
     spare_s: Floats
@@ -80,6 +82,12 @@ class TensorCosts:
     window_backward_s: Floats
     host_bytes_per_s: float
     stretch: float
+
+    def copied_bytes(self, tensors: Tensor) -> Floats:
+        """Bytes that are copied to the host and back if the given tensors are swapped. ``[k]``"""
+        again = (copied for tensor, copied in self.copied_again.items() if tensor in tensors)
+        total: Floats = sum(again, self.bytes_of(tensors))
+        return total
 
     def recomputed_s(self, tensors: Tensor) -> Floats:
         """Time to recompute the given tensors in a backward; tensors that the layer lacks take none. [s] ``[k]``"""
@@ -101,7 +109,7 @@ class TensorCosts:
 
     def added_s(self, choice: TensorChoice) -> Floats:
         """What a choice adds to both passes of one layer and micro batch. [s] ``[k]``"""
-        copies = self.copies(self.bytes_of(choice.swap))
+        copies = self.copies(self.copied_bytes(choice.swap))
         device_s = self.recomputed_s(choice.recompute) + copies.backward_s
         return copies.forward_s + device_s + self.host_wait_s(device_s, self.dispatched_s(choice.recompute))
 
@@ -129,7 +137,9 @@ ROTATED = (Tensor.QUERIES, Tensor.KEYS_VALUES, Tensor.QUERY_KEY_VALUE)
 def tensor_costs(
     workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool = False
 ) -> TensorCosts:
-    """Bytes and recompute time of every tensor that one layer of the given kind keeps, with no recompute or swap in the keys.
+    """Bytes and recompute time of every tensor that one layer of the given kind keeps, with no swap in the keys.
+
+    Tensors of a module that the keys recompute are not kept, and no choice is made of them.
 
     The backward needs every dropped tensor again, so the operation that makes it runs once whatever else is dropped. Only rotary
     positions serve several tensors. Collectives that gather a linear layer's input for its weight gradient also serve its
@@ -141,19 +151,22 @@ def tensor_costs(
     """
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
-    kept = layer_activations(workload, keys, moe=moe, local=local).saved
-    known = _attention_bytes(workload, keys, kept, moe=moe, local=local)
-    known |= _expert_bytes(workload, keys, kept) if moe else _mlp_bytes(workload, keys, kept)
-    present = {tensor: each for tensor, each in known.items() if (each > 0.0).any()}
+    whole = replace(keys, recompute_modules=np.zeros_like(keys.recompute_modules))
+    kept = layer_activations(workload, whole, moe=moe, local=local).saved
+    known = _attention_bytes(workload, whole, kept, moe=moe, local=local)
+    known |= _expert_bytes(workload, whole, kept) if moe else _mlp_bytes(workload, whole, kept)
+    kept_here = {each: np.where(keys.recomputes(TENSORS[each].module), 0.0, held) for each, held in known.items()}
+    present = {tensor: each for tensor, each in kept_here.items() if (each > 0.0).any()}
     ring_s = comm.cp_comm.forward_s + device.constants.hidden_stretch_fraction * comm.cp_comm.behind_forward_s
     again = _attention_again_s(workload, compute, ring_s, present, local=local)
     again[Tensor.GATHERED_INPUT] = repeated_gather_s(workload, keys, network, compute, device.constants, moe=moe, local=local)
-    again |= _experts_again_s(workload, keys, device, compute, exchange.dispatch_s, present) if moe else _mlp_again_s(compute)
+    again |= _experts_again_s(workload, keys, device, compute, exchange.dispatch_s, known) if moe else _mlp_again_s(compute)
     again = {tensor: seconds for tensor, seconds in again.items() if tensor in present}
     behind_forward = comm.cp_comm.behind_forward_s + comm.ep_comm.behind_forward_s + comm.weight_gather.behind_forward_s
     behind_backward = comm.cp_comm.behind_backward_s + comm.ep_comm.behind_backward_s + comm.weight_gather.behind_backward_s
     return TensorCosts(
         bytes=present,
+        copied_again=_copied_again(workload, present),
         again_s=again,
         host_again_s=host_again_s(workload, keys, device.constants, list(again), moe=moe, local=local),
         spare_s=_spare_s(workload, keys, device, network, moe=moe, local=local),
@@ -163,6 +176,18 @@ def tensor_costs(
         host_bytes_per_s=workload.cluster.profile.host_link_bytes_per_s,
         stretch=host_copy_stretch(workload),
     )
+
+
+def _copied_again(workload: Workload, present: dict[Tensor, Floats]) -> dict[Tensor, Floats]:
+    """Bytes of other tensors that are copied beside one.
+
+    Where each group of operators copies what it saves, the output of attention is copied with queries, keys and values, since
+    its backward reads it, and again with the projection behind it [megatron-0.19, fine_grained_activation_offload.py].
+    """
+    if not workload.software_traits.copies_by_group or Tensor.ATTENTION_OUTPUT not in present:
+        return {}
+    read = [each for each in (Tensor.QUERY_KEY_VALUE, Tensor.KEYS_VALUES) if each in present]
+    return dict.fromkeys(read, present[Tensor.ATTENTION_OUTPUT])
 
 
 def _spare_s(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool) -> Floats:
@@ -284,15 +309,15 @@ def _experts_again_s(
     device: Device,
     compute: LayerCompute,
     dispatch_s: Floats,
-    present: dict[Tensor, Floats],
+    known: dict[Tensor, Floats],
 ) -> dict[Tensor, Floats]:
     """Recompute time of router, routed and shared experts."""
     matmuls, shape = compute.matmuls, workload.model.moe
     assert shape is not None
     second = matmuls.last - matmuls.shared_last
     logits = vector_s(ROUTER_BYTES * shape.num_experts * keys.sharded_tokens(workload.training), device)
-    routed, none = present[Tensor.EXPERT_ACTIVATION], np.zeros_like(dispatch_s)
-    share = routed / (routed + present.get(Tensor.SHARED_ACTIVATION, none))
+    routed, shared = known[Tensor.EXPERT_ACTIVATION], known[Tensor.SHARED_ACTIVATION]
+    share = routed / (routed + shared)
     return {
         Tensor.ROUTER: matmuls.router + logits,
         Tensor.EXPERT_INPUT: dispatch_s + compute.permute,
@@ -321,7 +346,7 @@ def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: Te
         if saved and tensor in tensors.bytes:
             name = TENSORS[tensor].saved_as
             saved[name] = np.maximum(saved[name] - tensors.bytes[tensor], 0.0)
-    working = working_bytes(tensors.bytes_of(choice.recompute), tensors.bytes_of(choice.swap))
+    working = working_bytes(tensors.bytes_of(choice.recompute), tensors.copied_bytes(choice.swap))
     return replace(
         whole,
         saved=saved,
@@ -333,7 +358,7 @@ def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: Te
 def chosen_costs(whole: LayerCosts, tensors: TensorCosts, choice: TensorChoice) -> LayerCosts:
     """Time of a layer under a choice of tensors. ``whole`` is without recompute or swap; its tables may be empty."""
     again, dispatched = tensors.recomputed_s(choice.recompute), tensors.dispatched_s(choice.recompute)
-    copies = tensors.copies(tensors.bytes_of(choice.swap))
+    copies = tensors.copies(tensors.copied_bytes(choice.swap))
     device_s = copies.backward_s + again
     wait_s = tensors.host_wait_s(device_s, dispatched)
 

@@ -232,6 +232,8 @@ class SoftwareTraits:
         copy for its backward, grouped matmuls keep their input in 16 bits, and what sequence parallelism gathered is kept whole
         [mindspeed, te/pytorch/module/linear.py; grouped_matmul_util.py].
     usual_fp8_recipe : recipe that its scripts for 8 bits ask for, and its launch files here. ``None``: the framework's default.
+    copies_by_group : each group of operators copies to the host what it saves for its backward, so what two groups save is copied
+        twice [megatron-0.19, fine_grained_activation_offload.py].
     releases : the releases between which device time differs; ``None``: not known.
     """
 
@@ -275,6 +277,7 @@ class SoftwareTraits:
     shared_projection_input_year: float | None = None
     own_eight_bit_layers: bool = False
     usual_fp8_recipe: str | None = None
+    copies_by_group: bool = False
     releases: Ladder | None = None
 
 
@@ -321,6 +324,7 @@ MEGATRON_CORE = SoftwareTraits(
     recomputes_routed_activations=True,
     mxfp8_parameters_year=ROUTER_RELEASE,
     shared_projection_input_year=2025.77,
+    copies_by_group=True,
 )
 STACKS = {  # the first stack for a kind of devices is the default there
     "mindspeed-llm": Stack(

@@ -11,9 +11,9 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
-from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP
-from frameworks.framework import Framework, ReadJob, Start, untold_task
-from frameworks.megatron_lm import bridge_rules
+from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
+from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, untold_task
+from frameworks.megatron_lm import bridge_rules, offload
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
 from frameworks.megatron_lm.bridge_file import SUFFIX, python_file
@@ -83,12 +83,13 @@ def _framework(
         read=partial(_read, dialect),
         suffix="sh",
         suffix_of=lambda arguments: SUFFIX if are_fields(arguments) else "sh",
-        purposes=HARDWARE_QUEUE | HYBRID_EP,
+        purposes=HARDWARE_QUEUE | HYBRID_EP | OFFLOAD,
         file=_file,
         untold=partial(_untold, dialect),
         misstated=partial(_misstated, dialect),
         read_job=partial(_read_job, dialect),
         unwritable=_unwritable,
+        by_tensor=offload.forms if offload.SWITCH in release.arguments else nothing_by_tensor,
     )
 
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.router_balance import RouterBalance
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
+from frameworks.megatron_lm import offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.reader import Reading
 from frameworks.megatron_lm.table import SFT
 from frameworks.model_facts import ModelTable
+from frameworks.physics.memory import BESIDE_SWAPS
 from frameworks.release import Kind, Release, problems, values_of
 from frameworks.table import Table
 from frameworks.unread import UNEVEN, Unread, assumed, unread
@@ -56,12 +59,13 @@ class JobReading(Reading):
     def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
         super().__init__(release, table, arguments, num_devices)
         self.unread: list[Unread] = []
+        self.offloads = False
 
     def job(self) -> ReadJob:
         """The job; raises ``ReadingError`` if no model is described, or if a number is out of bounds."""
         notes = self.refused()
         model = self.model(notes)
-        strategy = self.strategy()
+        strategy = self.with_offload(model, self.strategy())
         return ReadJob(
             model,
             strategy,
@@ -116,7 +120,18 @@ class JobReading(Reading):
         shares = REUSES_BUFFER in self.release.arguments and self.on(REUSES_BUFFER)
         if self.gathers_eight_bits() and self.recipe() == "mxfp8" and not shares:
             found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
-        return found
+        return tuple(entry for entry in found if not (self.offloads and entry.name == offload.SWITCH))
+
+    def with_offload(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
+        """The strategy with the inputs that go to the host as a plan by tensor, where one says them."""
+        if offload.SWITCH not in self.release.arguments or not self.on(offload.SWITCH):
+            return strategy
+        plan = offload.plan_of(model, self.values(offload.MODULES), strategy.pp, strategy.vpp)
+        beside = strategy.recompute is not Recompute.FULL and not strategy.recompute_modules & ~BESIDE_SWAPS
+        if plan is None or not beside or self.value(offload.FRACTION) != 1.0 or self.precision() not in ("bf16", "fp16"):
+            return strategy
+        self.offloads = True
+        return replace(strategy, tensor_plan=plan)
 
     def refused(self) -> list[str]:
         """A sentence for each combination that the framework rejects, then for each skipped token."""

@@ -87,7 +87,8 @@ def _optimizer(dialect: Dialect, draft: Draft) -> None:
 
 
 def _recompute(dialect: Dialect, draft: Draft) -> None:
-    draft.modules_for_tensors("Megatron-LM")
+    if any(dialect.broken(draft, rule) for rule in ("megatron_tensor_plan", "megatron_offload")):
+        draft.modules_for_tensors("Megatron-LM")
     s = draft.strategy
     if s.recompute is Recompute.FULL:
         draft.drop_modules(s.recompute_modules, Sentence("Megatron-LM takes one granularity"))

@@ -14,12 +14,12 @@ from frameworks.facts import Extra, FactRule, fact_rule
 from frameworks.megatron_lm import bridge_rules, rules_0_12
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
+from frameworks.megatron_lm.offload import OFFLOAD
 from frameworks.megatron_lm.rules_0_12 import (
     CP_ATTENTION,
     CP_SEQUENCE,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
-    TENSOR_PLAN,
     ULYSSES_QUERY_GROUPS,
     ZERO_SHARD,
 )
@@ -214,6 +214,6 @@ SHARED = (
     ZERO_SHARD,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
-    TENSOR_PLAN,
+    OFFLOAD,
 )  # imported rules of earlier releases
 RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED, *bridge_rules.RULES)

@@ -12,6 +12,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
+from frameworks.megatron_lm import offload
 from frameworks.megatron_lm.arguments import (
     BARE,
     batch_arguments,
@@ -63,6 +64,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **_experts(dialect, workload, s),
         **balance_arguments(dialect.release, workload),
         **(selective_recompute(table, s.recompute_modules) if s.recompute is Recompute.SELECTIVE else full_recompute(s)),
+        **offload.arguments_of(model, s.tensor_plan),
         **where(s.zero_stage, "use-distributed-optimizer"),
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),
@@ -81,9 +83,10 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
     ranks, domain = s.ep * s.etp, expert_domain_devices(workload.cluster)
+    variables = _connections(s) | ({} if s.tensor_plan is None else offload.ENVIRONMENT)
     if s.dispatcher is not Dispatcher.TWO_LEVEL or ranks == 1 or has_deepep(workload.cluster):
-        return _connections(s)
-    return _connections(s) | {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": str(min(ranks, domain)), "USE_MNNVL": "1"}
+        return variables
+    return variables | {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": str(min(ranks, domain)), "USE_MNNVL": "1"}
 
 
 def _connections(s: ParallelStrategy) -> dict[str, str]:

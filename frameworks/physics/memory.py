@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Exclusive, Feature
-from cost_models.shapes.tensors import RECOMPUTABLE, choices_of, dropped, tensor_names
+from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, TensorPlan, choices_of, dropped, tensor_names
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
@@ -141,16 +141,36 @@ RECOMPUTE_PLAN = Rule(
 BESIDE_TENSORS = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY
 
 
+BESIDE_SWAPS = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
+
+
 def _tensor_plan_alone(workload: Workload, batch: StrategyBatch) -> Mask:
-    others = (batch.recompute != Recompute.NONE) | batch.has(BESIDE_TENSORS)
-    mask: Mask = (batch.tensor_plan_index >= 0) & others
+    given: Mask = batch.tensor_plan_index >= 0
+    if not given.any():
+        return given
+    by_plan = np.array([_repeated_beside(plan) for plan in batch.tensor_plans], dtype=np.int64)
+    allowed = by_plan[batch.tensor_plan_index]
+    beside = (batch.recompute == Recompute.SELECTIVE) & ((batch.recompute_modules & ~allowed) == 0)
+    mask: Mask = given & (((batch.recompute != Recompute.NONE) & ~beside) | batch.has(BESIDE_TENSORS))
     return mask
+
+
+def _repeated_beside(plan: TensorPlan) -> int:
+    """The modules that layers may recompute beside the plan: none if it recomputes, else those of which it swaps nothing."""
+    again, moved = dropped(plan)
+    swapped = RecomputeModule(0)
+    for tensor, entry in TENSORS.items():
+        swapped |= entry.module if tensor in moved else RecomputeModule(0)
+    return 0 if again else int(BESIDE_SWAPS & ~swapped)
 
 
 TENSOR_PLAN_ALONE = Rule(
     "tensor_plan_alone",
-    "[pangu-ultra-moe-2]",
-    Sentence("tensor_plan says alone what layers do not keep: no recompute, no swap_attention, no moe_zero_memory"),
+    "[pangu-ultra-moe-2; megatron-0.19, fine_grained_activation_offloading.md]",
+    Sentence(
+        "tensor_plan says alone what layers do not keep: no swap_attention, no moe_zero_memory, and no recompute but that of "
+        "layernorm and mlp_act beside a plan that swaps other tensors alone"
+    ),
     _tensor_plan_alone,
     lambda w, s: Sentence(
         "tensor_plan with recompute {} and {}: it says alone what layers do not keep",

@@ -95,9 +95,10 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> LayerOptions:
         rows = unbeaten(*grown)
         (kept, seconds, moved, host), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
     copies = tensors.copies(moved)
+    swapped = sum(np.where(swap & int(tensor), float(held[0]), 0.0) for tensor, held in tensors.bytes.items())
     device_s = seconds + copies.backward_s
     seconds = copies.forward_s + device_s + tensors.host_wait_s(device_s, host)
-    working = transient_bytes + working_bytes(total - kept - moved, moved)
+    working = transient_bytes + working_bytes(total - kept - swapped, moved)
     return LayerOptions(np.maximum(kept, 0.0), seconds, working, again, swap)
 
 
@@ -105,7 +106,7 @@ State = tuple[float, float, float, float, int, int]
 
 
 def _states(tensors: TensorCosts) -> list[list[State]]:
-    """(bytes freed, seconds, bytes moved, host seconds, recompute, swap) of each state, for tensors that share a price.
+    """(bytes freed, seconds, bytes copied, host seconds, recompute, swap) of each state, for tensors that share a price.
 
     Host seconds are 0 where the host stays ahead of the device under any choice: then they decide nothing.
     """
@@ -122,6 +123,6 @@ def _states(tensors: TensorCosts) -> list[list[State]]:
 
 def _state(tensors: TensorCosts, ways: dict[Tensor, str], *, waits: bool) -> State:
     sets = {name: Tensor(sum(t for t, way in ways.items() if way == name)) for name in ("again", "swap")}
-    gone, moved = (float(tensors.bytes_of(which)[0]) for which in (sets["again"] | sets["swap"], sets["swap"]))
+    gone, moved = float(tensors.bytes_of(sets["again"] | sets["swap"])[0]), float(tensors.copied_bytes(sets["swap"])[0])
     host_s = float(tensors.dispatched_s(sets["again"])[0]) if waits else 0.0
     return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, host_s, int(sets["again"]), int(sets["swap"])

@@ -18,6 +18,7 @@ from frameworks.target import ANY
 from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.space.search_space import SearchSpace
+from search.tensor_choice.exports import Export, exports
 from search.tensor_choice.tensor_plan import with_tensors
 
 HELD = "activations_"  # parts of a peak that wait for a backward
@@ -29,6 +30,7 @@ class TensorRefinement:
 
     ``gain_fraction`` is the part of the step time of plan ``of_plan_id`` that it saves. ``saved_fraction`` is the share of
     activations that the layers of the fullest rank free. ``added_s`` is the cost for the rank that pays most, for a micro batch.
+    ``exports`` are what files of frameworks can state of it.
     """
 
     of_plan_id: str
@@ -39,10 +41,11 @@ class TensorRefinement:
     gain_fraction: float
     saved_fraction: float
     added_s: float
+    exports: tuple[Export, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""
-        return dict(vars(self))
+        return {**vars(self), "exports": [each.to_mapping() for each in self.exports]}
 
 
 def refined(
@@ -93,6 +96,7 @@ def _of(
         gain_fraction=gain,
         saved_fraction=saved_fraction(estimate),
         added_s=max(answer.added_s),
+        exports=exports(workload, chosen, numbers["step_time_s"], constants, simulate),
     )
 
 

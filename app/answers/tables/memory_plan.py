@@ -6,6 +6,7 @@ from rich.console import Console
 
 from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan
 from app.answers.step_schemas import StageTensors, TensorPrice
+from app.answers.tables.by_tensor import export_sentences
 from app.text.terminal import plain_table
 from documents.quantities import gibibytes, percent, seconds
 from documents.sentences import Sentence
@@ -59,6 +60,8 @@ def _print_micro_batch(console: Console, plan: MicroBatchPlan) -> None:
     for stage in plan.stages:
         table.add_row(*_stage_row(stage))
     console.print(table)
+    for sentence in export_sentences(plan.exports):
+        console.print(sentence, markup=False)
 
 
 def _stage_row(stage: StageTensors) -> tuple[str, ...]:

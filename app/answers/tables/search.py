@@ -20,6 +20,7 @@ from app.answers.schemas import (
     SearchDocument,
     Space,
 )
+from app.answers.tables.by_tensor import by_tensor_sentences
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, train_days
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import (
@@ -287,29 +288,6 @@ def pareto_sentences(document: SearchDocument) -> Iterator[str]:
         beside = Sentence(", and {} that {} not listed (--json)", others, "is" if others == 1 else "are") if others else ""
         names = joined(", ", document.pareto[0].values)
         yield Sentence("Pareto-optimal plans for {}: {}{}.", names, joined(", ", listed), beside)
-
-
-def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
-    """Sentences on the fastest choice of single tensors, which the proof does not cover."""
-    if document.by_tensor:
-        best = document.by_tensor[0]
-        numbers = best.estimate
-        rank = next((plan.rank for plan in document.plans if plan.plan_id == best.of_plan_id), None)
-        of_plan = "" if rank is None else Sentence(" of plan {}", rank)
-        yield (
-            Sentence(
-                "Recompute and swap by tensor{}, micro batch {}: {} a step, "
-                "{} shorter, {} of activation memory saved for "
-                "{:.1f} ms a micro batch; outside of the proof, and no public release can be told "
-                "(meshplan estimate --memory-plan).",
-                of_plan,
-                best.micro_batch_size,
-                seconds(numbers.step_time_s),
-                percent(best.gain_fraction),
-                percent(best.saved_fraction),
-                1e3 * best.added_s,
-            )
-        )
 
 
 def refinement_sentences(document: SearchDocument) -> Iterator[str]:

@@ -9,7 +9,6 @@ from cost_models.shapes.model_constants import ModelConstants, RouterConstants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan, TensorShare
 from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, BasePrecision, Reference, Task, TrainingTask
 from cost_models.shapes.workload import LocalAttention, Workload
 from tests.unit.frameworks.legality_workloads import (
@@ -67,11 +66,6 @@ def with_features(strategy: ParallelStrategy, *features: Feature, base: Feature 
     for feature in features:
         base |= feature
     return replace(strategy, features=base)
-
-
-def by_tensor(strategy: ParallelStrategy, tensors: Tensor) -> TensorPlan:
-    """The same tensors computed again on every virtual stage of a dense model."""
-    return ((((TensorShare(TensorChoice(tensors)),),),) * strategy.pp,) * strategy.vpp
 
 
 MLA_JOB = job(LATENT)
@@ -191,12 +185,6 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("recompute_plan", "any", DENSE_JOB,
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)),
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2)), ("3 entries", "pp 4")),
-    ("tensor_plan_alone", "any", DENSE_JOB, changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)),
-     changed(with_features(FLAT, Feature.SWAP_ATTENTION), tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)), ("swap_attention",)),
-    ("tensor_plan", "any", DENSE_JOB, changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)),
-     changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.BLOCK_INPUT)), ("nothing computes block_input",)),
-    ("tensor_plan", "any", DENSE_JOB, changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)),
-     changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)[:0]), ("0 x 0 virtual stages",)),
     ("swap_or_reuse", "any", DENSE_JOB, with_features(FLAT, Feature.SWAP_OPTIMIZER),
      with_features(FLAT, Feature.SWAP_OPTIMIZER, Feature.REUSE_FP32_PARAM), ("choose 1 of the 2",)),
     ("reuse_needs_bf16", "any", job(precision="fp16"), FLAT, with_features(FLAT, Feature.REUSE_FP32_PARAM), ("fp16",)),
@@ -314,10 +302,6 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindformers_recompute_groups", "mindformers", DENSE_JOB,
      changed(FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1),
      changed(FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=2), ("groups of 2",)),
-    ("megatron_tensor_plan", "megatron-lm", DENSE_JOB, FLAT,
-     changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)), ("norm_output", "modules")),
-    ("mindformers_tensor_plan", "mindformers", DENSE_JOB, FLAT,
-     changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)), ("norm_output", "modules")),
     ("megatron_recompute_plan", "megatron-lm", DENSE_JOB, FLAT,
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)), ("4 entries",)),
     ("mindspeed_features", "mindspeed-llm", DENSE_JOB, FLAT, with_features(FLAT, Feature.TP_COMM_OVERLAP), ("tp_comm_overlap",)),

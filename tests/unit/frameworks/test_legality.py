@@ -47,6 +47,7 @@ from tests.unit.frameworks.mindspeed_fsdp2_cases import FSDP2
 from tests.unit.frameworks.mindspeed_fsdp2_cases import JOBS as FSDP2_JOBS
 from tests.unit.frameworks.packed_sample_cases import PACKED_SAMPLES
 from tests.unit.frameworks.precision_cases import EIGHT_BIT_JOBS, EIGHT_BITS
+from tests.unit.frameworks.tensor_plan_cases import TENSOR_PLANS
 from tests.unit.frameworks.torchtitan_cases import JOBS as TORCHTITAN_JOBS
 from tests.unit.frameworks.torchtitan_cases import TORCHTITAN
 
@@ -59,7 +60,7 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
 
 @pytest.mark.parametrize(
     ("rule", "target", "workload", "legal", "illegal", "words"),
-    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *BRIDGE, *EIGHT_BITS],
+    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *TENSOR_PLANS, *BRIDGE, *EIGHT_BITS],
 )
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
@@ -80,7 +81,7 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 
 def test_every_rule_has_a_case() -> None:
-    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES]
+    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES, *TENSOR_PLANS]
     cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 

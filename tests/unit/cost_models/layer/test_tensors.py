@@ -132,6 +132,30 @@ def test_copies_hide_behind_the_compute_of_their_pass_and_cost_it_their_share_of
     assert found.stretch == job.cluster.profile.host_link_bytes_per_s / job.cluster.profile.hbm_bytes_per_s
 
 
+@pytest.mark.parametrize(("stack", "times"), [("megatron-lm", 1), ("mindspeed-llm", 0)])
+def test_the_output_of_attention_is_copied_with_its_inputs_where_groups_copy_what_they_save(stack: str, times: int) -> None:
+    """Queries, keys and values of 16 bits, 2 (H + 2 G) d bytes a token; the output 2 H d, and 64 H of softmax on Ascend."""
+    found = costs(GROUPED, moe=False, stack=stack)
+    h, g, d = GROUPED.num_attention_heads, GROUPED.num_query_groups, GROUPED.kv_channels
+    inputs, output = 2048 * 2 * (h + 2 * g) * d, 2048 * (2 * h * d + 64 * h)
+    assert float(found.bytes_of(Tensor.QUERY_KEY_VALUE)[0]) == pytest.approx(inputs)
+    assert float(found.copied_bytes(Tensor.QUERY_KEY_VALUE)[0]) == pytest.approx(inputs + times * output)
+    both = Tensor.QUERY_KEY_VALUE | Tensor.ATTENTION_OUTPUT
+    assert float(found.bytes_of(both)[0]) == pytest.approx(inputs + output)
+    assert float(found.copied_bytes(both)[0]) == pytest.approx(inputs + output + times * output)
+    assert float(found.copied_bytes(Tensor.ATTENTION_OUTPUT)[0]) == pytest.approx(output)
+
+
+@pytest.mark.parametrize("modules", [RecomputeModule.LAYERNORM, RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT])
+def test_tensors_of_recomputed_modules_are_no_choice_and_others_keep_their_bytes(modules: RecomputeModule) -> None:
+    gone = Tensor.NORM_OUTPUT
+    if RecomputeModule.MLP_ACT in modules:
+        gone |= Tensor.EXPERT_ACTIVATION | Tensor.SHARED_ACTIVATION
+    whole, left = costs(LATENT, moe=True), costs(LATENT, moe=True, recompute=1, recompute_modules=int(modules))
+    assert set(left.bytes) == {tensor for tensor in whole.bytes if tensor not in gone}
+    assert all(float(left.bytes[tensor][0]) == float(whole.bytes[tensor][0]) for tensor in left.bytes)
+
+
 def test_what_a_choice_does_to_a_layer() -> None:
     job, key = workload(LATENT, stack="mindspeed-llm"), keys(ep=4)
     whole_costs = layer_costs(job, key, device(job), network(job), moe=True)

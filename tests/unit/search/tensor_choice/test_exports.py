@@ -1,0 +1,119 @@
+"""What files of frameworks can state of a plan by tensor: it fits, costs what it says, and no other recompute is faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from app.calibrations.constants import constants_for
+from app.jobs.job import Job, parse_job
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.simulation.step_times import simulate
+from cost_models.step.composition import estimate
+from frameworks.legality import violations
+from frameworks.registry import BY_LABEL
+from search.tensor_choice.exports import Export, exports
+from search.tensor_choice.tensor_plan import with_tensors
+
+GPU, ASCEND = "h100-sxm-80gb", "atlas-800t-a2"
+JOBS: list[tuple[str, str, int, dict[str, Any]]] = [
+    ("qwen3-30b-a3b", GPU, 64, {"tp": 1, "pp": 4, "ep": 8, "micro_batch_size": 2}),
+    ("llama-3.1-70b", GPU, 64, {"tp": 4, "pp": 4}),
+    ("qwen3-32b", ASCEND, 64, {"tp": 4, "pp": 4, "vpp": 2, "micro_batch_size": 2}),
+    ("qwen3-30b-a3b", ASCEND, 64, {"tp": 2, "pp": 4, "ep": 8, "micro_batch_size": 2}),
+]
+
+
+def asked(model: str, hardware: str, devices: int, strategy: dict[str, Any], target: str = "any") -> Job:
+    return parse_job(
+        {
+            "model": model,
+            "cluster": {"hardware": hardware, "num_devices": devices},
+            "training": {"seq_length": 8192, "global_batch_size": 256},
+            "software": {"target": target},
+            "strategy": strategy,
+        }
+    )
+
+
+def found(job: Job) -> tuple[ParallelStrategy, float, tuple[Export, ...]]:
+    assert job.strategy is not None
+    of_job = constants_for(job.workload, ())
+    answer = with_tensors(job.workload, job.strategy, of_job)
+    assert answer is not None
+    assert answer.strategy.tensor_plan is not None
+    step_s = float(simulate(job.workload, StrategyBatch.of([answer.strategy]), of_job).step_time_s[0])
+    return answer.strategy, step_s, exports(job.workload, answer.strategy, step_s, of_job, simulate)
+
+
+@pytest.mark.parametrize(("model", "hardware", "devices", "strategy"), JOBS)
+def test_a_file_read_again_costs_what_its_export_says_and_fits(
+    model: str, hardware: str, devices: int, strategy: dict[str, Any]
+) -> None:
+    job = asked(model, hardware, devices, strategy)
+    _, step_s, all_of_them = found(job)
+    written = [each for each in all_of_them if each.launch is not None]
+    assert len(written) == 2
+    assert all(each.estimate is None and "nothing near it" in each.why for each in all_of_them if each.launch is None)
+    for each in written:
+        assert each.estimate is not None
+        assert each.launch is not None
+        assert each.difference_fraction == pytest.approx(each.estimate["step_time_s"] / step_s - 1.0)
+        assert each.difference_fraction > -1e-9  # a file that says less is no faster
+        read = BY_LABEL[each.target].read_job(each.launch["arguments"], devices)
+        again = canonical(job.workload, replace(read.strategy, dp=devices // (read.strategy.tp * read.strategy.pp)))
+        assert read.unread == ()
+        assert not violations(job.workload, again, each.target)
+        (price,) = (simulate(job.workload, StrategyBatch.of([again]), constants_for(job.workload, ())),)
+        assert price.fits[0]
+        assert float(price.step_time_s[0]) == pytest.approx(each.estimate["step_time_s"], rel=1e-9)
+
+
+def test_no_recompute_of_modules_that_fits_is_faster_than_the_export() -> None:
+    """Each set of modules of core 0.12, and each number of whole layers, asked for as a job."""
+    model, hardware, devices, strategy = JOBS[1]
+    _, _, all_of_them = found(asked(model, hardware, devices, strategy))
+    export = next(each for each in all_of_them if each.target == "megatron-lm@0.12")
+    assert export.estimate is not None
+    names = ("core_attn", "layernorm", "mlp_act", "mlp")
+    ways: list[dict[str, Any]] = [
+        {"granularity": "selective", "modules": list(some)} for size in (1, 2, 3, 4) for some in combinations(names, size)
+    ]
+    ways += [{"granularity": "full", "method": "block", "num_layers": layers} for layers in range(1, 21)]
+    jobs = [asked(model, hardware, devices, {**strategy, "recompute": way}, "megatron-lm@0.12") for way in ways]
+    plans = [job.strategy for job in jobs if job.strategy is not None and not violations(job.workload, job.strategy)]
+    assert len(plans) > 20
+    price = estimate(jobs[0].workload, StrategyBatch.of(plans), constants_for(jobs[0].workload, ()))
+    assert price.fits.any()
+    best_s = float(price.step_time_s[price.fits].min())
+    assert export.estimate["step_time_s"] <= best_s * 1.002  # the simulated step beside the closed form
+
+
+def test_offloading_makes_a_file_of_core_0_19_faster_than_one_of_0_12() -> None:
+    _, _, all_of_them = found(asked(*JOBS[0]))
+    of = {each.target: each for each in all_of_them}
+    older, newer = (of[f"megatron-lm@{release}"] for release in ("0.12", "0.19"))
+    assert older.difference_fraction is not None
+    assert newer.difference_fraction is not None
+    assert newer.difference_fraction < older.difference_fraction
+    assert newer.launch is not None
+    assert "--fine-grained-activation-offloading" in newer.launch["arguments"]
+    assert "swap of" in newer.why
+
+
+def test_a_plan_that_a_framework_takes_is_exported_as_it_is() -> None:
+    shares = [{"recompute": ["mlp_activation"], "swap": [], "layers": 3}, {"recompute": [], "swap": []}]
+    job = asked("qwen3-8b", ASCEND, 8, {"tp": 2, "pp": 2, "tensor_plan": [[{"dense": shares}, {}]]})
+    assert job.strategy is not None
+    of_job = constants_for(job.workload, ())
+    step_s = float(simulate(job.workload, StrategyBatch.of([job.strategy]), of_job).step_time_s[0])
+    found_of = {each.target: each for each in exports(job.workload, job.strategy, step_s, of_job, simulate)}
+    same = found_of["mindformers@1.8"]
+    assert same.why == "mindformers@1.8 takes the plan as it is."
+    assert same.difference_fraction == pytest.approx(0.0, abs=1e-12)
+    assert same.strategy is not None
+    assert same.strategy["tensor_plan"][0][0] == {"dense": shares}
