@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
-from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
 from documents.sentences import Sentence
 from frameworks.release import Argument, Given, Kind, Release, accepts, values_of
 
@@ -23,6 +23,7 @@ _PARTS: Mapping[str, type] = {
     "mla": MlaShape,
     "moe": MoeShape,
     "local_attention": LocalAttention,
+    "sparse_attention": SparseAttention,
     "constants": ModelConstants,
     "constants.rope_scaling": RopeScaling,
     "constants.router": RouterConstants,

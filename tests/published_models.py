@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cost_models.shapes.model_constants import ModelConstants, RouterConstants
-from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
 
 MISTRAL_7B = ModelShape(
     name="mistral-7b",
@@ -160,4 +160,37 @@ KIMI_K2 = ModelShape(
         shared_expert_ffn_hidden_size=2048,
         num_leading_dense_layers=1,
     ),
+)
+DEEPSEEK_V3_2 = ModelShape(
+    name="deepseek-v3.2",
+    num_layers=61,
+    hidden_size=7168,
+    num_attention_heads=128,
+    num_query_groups=128,
+    kv_channels=192,
+    ffn_hidden_size=18432,
+    vocab_size=129280,
+    mla=MlaShape(q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128),
+    moe=MoeShape(
+        num_experts=256,
+        top_k=8,
+        expert_ffn_hidden_size=2048,
+        num_shared_experts=1,
+        shared_expert_ffn_hidden_size=2048,
+        num_leading_dense_layers=3,
+    ),
+    sparse_attention=SparseAttention(num_index_heads=64, index_head_dim=128, top_k=2048),
+)
+GLM_5 = replace(
+    DEEPSEEK_V3_2,
+    name="glm-5",
+    num_layers=78,
+    hidden_size=6144,
+    num_attention_heads=64,
+    num_query_groups=64,
+    kv_channels=256,
+    ffn_hidden_size=12288,
+    vocab_size=154880,
+    mla=MlaShape(q_lora_rank=2048, kv_lora_rank=512, qk_nope_head_dim=192, qk_rope_head_dim=64, v_head_dim=256),
+    sparse_attention=SparseAttention(num_index_heads=32, index_head_dim=128, top_k=2048),
 )

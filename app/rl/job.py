@@ -42,7 +42,7 @@ from cost_models.post_training.shards import RankOrder
 from cost_models.post_training.step import CHANGES_OVER, Algorithm, PostTraining, layout_change_s, least_passes, training_cost_s
 from cost_models.post_training.switching import Switching
 from cost_models.post_training.training_side import Batching, TrainingTimes
-from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
+from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload, why_not_served
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature
 from cost_models.shapes.workload import Workload, WorkloadError
@@ -367,6 +367,8 @@ def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, 
 
 def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], folder: Path | None) -> RlJob:
     section = document.post_training
+    if why := why_not_served(job.workload.model):
+        raise InputError(why)
     if section.prompts * section.samples > MAX_ANSWERS:
         raise InputError(
             Sentence(

@@ -12,7 +12,7 @@ from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.serving.fields import InstanceSection, ServingJobDocument, ServingSection
 from calibration.files.calibrations import Calibration
-from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
+from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload, why_not_served
 from cost_models.serving.memory import DEFAULT_PASS_TOKENS, DEFAULT_UTILISATION
 from cost_models.serving.service import RequestShape
 from cost_models.shapes.workload import WorkloadError
@@ -107,6 +107,8 @@ def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict
 
 def _resolved(job: Job, section: ServingSection, own: Sequence[Calibration]) -> ServingJob:
     profile = job.workload.cluster.profile
+    if why := why_not_served(job.workload.model):
+        raise InputError(why)
     if section.precision not in profile.matmul_flops_per_s and section.precision not in ("bf16", "fp16"):
         known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
         raise InputError(

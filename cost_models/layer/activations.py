@@ -17,6 +17,7 @@ from cost_models.layer.gathered_inputs import gathered_input_bytes, kept_gathers
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.linear_inputs import expert_input_bytes, kept_input_bytes, linear_input_bytes, own_recipe
 from cost_models.layer.lone_norms import lone_norms
+from cost_models.layer.sparse_attention import indexer_transient_bytes
 from cost_models.layer.unfused_bytes import (
     expert_product_bytes,
     gate_copy_bytes,
@@ -217,7 +218,7 @@ def _norm_outputs(workload: Workload, keys: LayerKeys, *, moe: bool) -> tuple[Fl
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
     """Bytes that attention keeps of its scores, and bytes of their gradients during the backward.
 
-    A recurrence keeps no scores; its states count as the gradients.
+    A recurrence keeps no scores; its states count as the gradients. So do the buffers of an indexer, which keeps its own scores.
     """
     linear = workload.model.linear_attention(local=local)
     if linear is not None:
@@ -228,7 +229,8 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
     pairs = tokens * workload.training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
     each = SCORE_BYTES_SAVED + (0 if model.gated_linear_unit else SCORE_DROPOUT_BYTES)
     kept = np.where(flash, ALIBI_BYTES * pairs if model.alibi else 0.0, each * pairs)
-    return kept, np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
+    gradients = np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
+    return kept, gradients if model.sparse_attention is None else gradients + indexer_transient_bytes(workload, keys)
 
 
 class ChannelBytes(NamedTuple):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.linear_attention import linear_attention_kept_bytes
 from cost_models.layer.linear_inputs import linear_input_bytes, projection_copy_bytes
+from cost_models.layer.sparse_attention import attends_to_latents, indexer_bytes_per_token, latent_bytes_per_token
 from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_bytes
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -38,7 +39,8 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     without padding. Frozen up-projections keep no input.
     In 8 bits the projection may keep a copy of the output (``projection_copy_bytes``).
     Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
-    the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
+    the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``, for sparse attention
+    ``latent_bytes_per_token`` and ``indexer_bytes_per_token``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
 
     Returns
@@ -50,7 +52,6 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     t = keys.tp.astype(np.float64)
     heads = model.num_attention_heads
     statistics = statistics_bytes(workload, keys)
-    task = workload.training.task
     outputs = 1.0 + output_copy_bytes(workload, keys) / ELEMENT_BYTES
     linear = model.linear_attention(local=local)
     if linear is not None:
@@ -69,7 +70,23 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
         kept = ELEMENT_BYTES * (heads + groups + values) + ELEMENT_BYTES * heads * (outputs + gated)
         kept = model.kv_channels * (kept / t + rotary) + statistics / t + head_norm_bytes(workload, keys)
         return kept, kept
-    mla = model.mla
+    kept, reduced = _mla_bytes(workload, keys, model.mla, statistics, outputs)
+    if model.sparse_attention is None:
+        return kept, reduced
+    over_latents = latent_bytes_per_token(workload, keys, statistics=statistics, outputs=outputs)
+    indexer, latents = indexer_bytes_per_token(workload, keys), attends_to_latents(keys)
+    return np.where(latents, over_latents[0], kept) + indexer, np.where(latents, over_latents[1], reduced) + indexer
+
+
+def _mla_bytes(workload: Workload, keys: LayerKeys, mla: MlaShape, statistics: Floats, outputs: Floats) -> tuple[Floats, Floats]:
+    """``attention_bytes_per_token`` of latent attention whose heads have keys and values of their own. [B] ``[k]``
+
+    Parameters
+    ----------
+    statistics, outputs : ``[k]``
+        Bytes of softmax statistics of all heads, and copies of the output that an exchange makes.
+    """
+    heads, t, task = workload.model.num_attention_heads, keys.tp.astype(np.float64), workload.training.task
     latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)  # before a norm, and again behind it
     width, value_width = fused_head_dims(mla, workload)
     padded_output = value_width if value_width > mla.v_head_dim else 0
@@ -173,7 +190,10 @@ def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool 
     mla = model.mla
     latents = (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)
     expanded = np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), 0.0, 2.0 * heads * mla.qk_head_dim / t + latents)
-    return ELEMENT_BYTES * (expanded + heads * mla.v_head_dim / t)
+    moved = ELEMENT_BYTES * (expanded + heads * mla.v_head_dim / t)
+    if model.sparse_attention is None:
+        return moved
+    return np.where(attends_to_latents(keys), ELEMENT_BYTES * heads * (2.0 * mla.kv_lora_rank + mla.qk_rope_head_dim) / t, moved)
 
 
 def statistics_bytes(workload: Workload, keys: LayerKeys) -> Floats:

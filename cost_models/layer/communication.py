@@ -13,6 +13,7 @@ from cost_models.layer.expert_communication import RoutedTokens, expert_combine,
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.gathered_inputs import kept_gathers
 from cost_models.layer.linear_attention import linear_attention_exchanged
+from cost_models.layer.sparse_attention import indexer_gathers, ulysses_elements
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import (
     all_gather_s,
@@ -78,6 +79,7 @@ def tensor_parallel_comm(
     Without sequence parallelism each block all-reduces once in each pass, with equal bytes, but the gradients of latents at
     their own width. The shared rope key enters no linear layer: it is gathered once, and its gradient is reduced under sequence
     parallelism only. Shared heads: a gather of 2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
+    An indexer gathers its inputs in a forward, and the queries for its loss once, which counts as backward.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
@@ -113,6 +115,10 @@ def tensor_parallel_comm(
     regathers = sp & ~grid & (not training.task.is_frozen)
     kept = moe & gathers_shared_input(workload, keys)
     whole_attention, whole_mlp = kept_gathers(workload, keys, moe=moe, local=local)
+    if model.sparse_attention is not None:
+        inputs, queries = indexer_gathers(workload, keys)
+        forward = forward + all_gather_s(each * inputs, keys.tp, stride, network)
+        backward = backward + all_gather_s(each * queries, keys.tp, stride, network)
     of_attention, of_mlp = np.where(regathers, again, 0.0), np.where(regathers & ~kept, blocks * gather, 0.0)
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
@@ -212,6 +218,11 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
         mla = model.mla
         kv = np.full(len(keys.tp), float((mla.qk_head_dim + mla.v_head_dim) * heads))
         query, out = mla.qk_head_dim * heads, mla.v_head_dim * heads
+    if model.sparse_attention is not None:
+        parts, whole = ulysses_elements(workload, keys)
+        gathered = all_gather_s(each * n * inner * whole, inner, keys.tp, network)
+        none = np.zeros_like(n)
+        return ContextParallelComm(all_to_all_s(each * n * parts, inner, keys.tp, network) + gathered, none, none)
     exchanged = each * n * (query + kv + out) / keys.tp
     ring = keys.cp // inner
     hop = send_recv_s(each * n * kv / keys.tp, ring, keys.tp * inner, network)

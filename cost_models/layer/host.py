@@ -23,6 +23,8 @@ ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # t
 # Latent attention replaces one projection by two down- and up-projections with norms. Every layer computes its own angles,
 # rotates parts of queries and keys by single operators, and splits and joins them [megatron-0.12, multi_latent_attention.py].
 LATENT_ATTENTION_KERNELS = 45
+INDEXER_KERNELS = 35  # assumed: projections, norm, positions and rotation of both, choice, loss [mindspeed-llm, dsa_indexer.py]
+
 # One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
 # [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_KERNELS = 1
@@ -63,7 +65,7 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
     if workload.model.mla is not None:
-        kernels = kernels + LATENT_ATTENTION_KERNELS
+        kernels = kernels + LATENT_ATTENTION_KERNELS + INDEXER_KERNELS * (workload.model.sparse_attention is not None)
     if moe and shape is not None:
         kernels = kernels + MLP_KERNELS * bool(shape.shared_expert_ffn_hidden_size)
         looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))

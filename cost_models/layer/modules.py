@@ -24,7 +24,8 @@ from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
 from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.quantisation import quantise_s
-from cost_models.shapes.flops import attended_length, attention_score_flops_per_token
+from cost_models.layer.sparse_attention import attends_to_latents, chosen_attention_s, indexer_s
+from cost_models.shapes.flops import attended_length, attention_score_flops_per_token, chosen_length
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -176,18 +177,35 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     """Forward and backward time of scores, softmax and values. [s] ``[k]``
 
     Fused attention sees a window as a shorter sequence. Without flash attention all scores are written out, whatever the mask.
-    A recurrence runs in chunks.
+    A recurrence runs in chunks. Sparse attention without its kernel has a mask in place of a choice.
     """
     model, training = workload.model, workload.training
     n, linear = keys.tokens(training), model.linear_attention(local=local)
     if linear is not None:
         return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
+    dense = _dense_core(workload, keys, device, n, local=local)
+    if model.sparse_attention is None:
+        return dense
+    chosen, latents = chosen_attention_s(workload, keys, device), attends_to_latents(keys)
+    return np.where(latents, chosen[0], dense[0]), np.where(latents, chosen[1], dense[1])
+
+
+def _dense_core(workload: Workload, keys: LayerKeys, device: Device, n: Floats, *, local: bool) -> tuple[Floats, Floats]:
+    """``_attention_core`` of kernels that go through all tokens of a mask or a window. [s] ``[k]``
+
+    Parameters
+    ----------
+    n : ``[k]``, tokens
+    """
+    model, training = workload.model, workload.training
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
     flops = attention_score_flops_per_token(model, training.attended_length, local=local) * n / keys.tp
     if model.mla is not None:
         flops = flops * (sum(fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
+    if model.sparse_attention is not None:  # neither is one of a mask of the chosen tokens [mindspeed-llm, dsa_indexer.py]
+        flops = 2.0 * flops * training.attended_length / chosen_length(model, training.attended_length)
     # A ring step sees one shard of the sequence at a time; Ulysses sees the whole gathered sequence.
     length = attended_length(model, training.attended_length, local=local)
     visible = length / np.maximum(keys.cp / keys.ulysses_degree, 1.0)
@@ -225,9 +243,10 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
     flops : ``[k]``
         Forward FLOPs: 4 d for each score that the kernel does not skip.
     """
-    if not workload.reads_whole_mask:
+    chosen = workload.model.sparse_attention is not None  # no kernel builds a mask of chosen tokens
+    if not (workload.reads_whole_mask or chosen):
         return np.zeros_like(flops)
-    return np.where(keys.cp > 1, 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
+    return np.where((keys.cp > 1) & (not chosen), 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
 
 
 @dataclass(frozen=True)
@@ -346,7 +365,7 @@ class LayerCompute:
     """Compute of one layer and micro batch in seconds, columns ``[k]``, without communication and host time."""
 
     matmuls: Matmuls
-    attention_forward: Floats
+    attention_forward: Floats  # with an indexer
     attention_backward: Floats
     vector_forward: Floats  # casts of 8- and 4-bit operands included
     vector_backward: Floats
@@ -382,6 +401,9 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
     quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe, local=local)
     zero = np.zeros(len(keys.tp))
     core = attention_forward if workload.model.linear_attention(local=local) is None else zero  # a recurrence has no such module
+    if workload.model.sparse_attention is not None:
+        index_forward, index_backward = indexer_s(workload, keys, device)
+        attention_forward, attention_backward = attention_forward + index_forward, attention_backward + index_backward
     permute = _permute_s(workload, keys, device) if moe else zero
     passes = expert_passes(workload, keys, device, moe=moe)
     dequantise = dequantise_s(workload, keys, device, moe=moe, local=local)

@@ -213,7 +213,7 @@ def _attention_bytes(
         Tensor.ATTENTION_SCORES: kept["attention_scores"],
     }
     statistics, copied = statistics_bytes(workload, keys), output_copy_bytes(workload, keys)
-    if model.linear_attention(local=local) is not None:
+    if model.linear_attention(local=local) is not None or model.sparse_attention is not None:
         own: dict[Tensor, Floats] = {}
     elif model.mla is not None:
         mla, without_up = model.mla, attention_bytes_per_token(workload, keys, local=local)[1]
@@ -283,7 +283,7 @@ def _attention_again_s(
     """Recompute time of the norms and the attention. ``ring_s`` is its context-parallel exchange in a forward."""
     matmuls = compute.matmuls
     again = {Tensor.NORM_OUTPUT: compute.vector.norms}
-    if workload.model.linear_attention(local=local) is not None:
+    if workload.model.linear_attention(local=local) is not None or workload.model.sparse_attention is not None:
         return again
     core = compute.attention_forward + ring_s
     again |= {Tensor.ATTENTION_OUTPUT: core, Tensor.ATTENTION_SCORES: core}

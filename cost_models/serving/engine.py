@@ -11,6 +11,7 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Cluster, ModelShape, WorkloadError
+from documents.sentences import Sentence
 
 WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # linear layers; embedding, router and head stay in 16 bits
 CACHE_BYTES = {"bf16": 2, "fp8": 1, "int8": 1}  # bytes of a cached element
@@ -91,6 +92,13 @@ class ServingLayout:
     def num_devices(self) -> int:
         """Devices of one instance."""
         return self.tp * self.pp * self.dp
+
+
+def why_not_served(model: ModelShape) -> str:
+    """Why a model has no price of inference; empty if it has one."""
+    if model.sparse_attention is None:
+        return ""
+    return Sentence("model: inference of sparse attention is not priced; {} has it.", model.name)
 
 
 @dataclass(frozen=True)

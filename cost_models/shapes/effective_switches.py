@@ -42,6 +42,7 @@ _OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
     Scope.GATED_MLP: lambda model: model.gated_linear_unit,
     Scope.SHARED_EXPERTS: lambda model: model.moe is not None and model.moe.shared_expert_ffn_hidden_size > 0,
     Scope.ROTARY: lambda model: not model.learned_positions,
+    Scope.INDEXED: lambda model: model.sparse_attention is not None,
 }
 MISSING = {
     Scope.TENSOR_PARALLEL: Sentence("tp is 1"),
@@ -59,6 +60,7 @@ MISSING = {
     Scope.SHARED_EXPERTS: Sentence("the model has no shared experts"),
     Scope.GATED_MLP: Sentence("the MLPs are not gated"),
     Scope.ROTARY: Sentence("the positions are learned"),
+    Scope.INDEXED: Sentence("no indexer chooses tokens"),
 }
 _OF_DISPATCHER = {
     Dispatcher.NONE: Scope.EXCHANGED,

@@ -27,16 +27,39 @@ def attended_length(model: ModelShape, seq_length: float, *, local: bool = False
     """
     if not local or model.local_attention is None or model.local_attention.is_linear:
         return seq_length
-    window = min(float(model.local_attention.window), seq_length)
-    return window * (2.0 - window / seq_length)
+    return _limited_length(model.local_attention.window, seq_length)
+
+
+def _limited_length(num_keys: int, seq_length: float) -> float:
+    """Equivalent sequence length of full attention if each query sees at most ``num_keys`` tokens before it. [tokens]"""
+    seen = min(float(num_keys), seq_length)
+    return seen * (2.0 - seen / seq_length)
+
+
+def chosen_length(model: ModelShape, seq_length: float) -> float:
+    """Equivalent sequence length of full attention for the tokens that an indexer chooses. [tokens]
+
+    A query has as many as a window of ``top_k`` tokens would leave it. Without sparse attention it is ``seq_length``.
+    """
+    sparse = model.sparse_attention
+    return seq_length if sparse is None else _limited_length(sparse.top_k, seq_length)
+
+
+def indexer_score_flops_per_token(model: ModelShape, seq_length: float) -> float:
+    """Forward FLOPs of an indexer's scores for one token of one layer under a causal mask: Hi di s. [flops]
+
+    It is 0 without sparse attention [deepseek-v3.2, eq. 1].
+    """
+    sparse = model.sparse_attention
+    return 0.0 if sparse is None else float(seq_length) * sparse.index_width
 
 
 def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
     """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
 
     GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A causal mask leaves half of
-    the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``. A recurrence has, at any length, 8
-    H dk dv of its value heads under the delta rule and 4 H dk dv in lightning attention.
+    the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``, or of ``chosen_length``. A recurrence
+    has, at any length, 8 H dk dv of its value heads under the delta rule and 4 H dk dv in lightning attention.
     """
     heads, linear = model.num_attention_heads, model.linear_attention(local=local)
     if linear is not None:
@@ -45,7 +68,7 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, loc
     if model.mla is None:
         return 2.0 * length * heads * model.kv_channels
     mla = model.mla
-    return float(length) * heads * (mla.qk_head_dim + mla.v_head_dim)
+    return chosen_length(model, float(length)) * heads * (mla.qk_head_dim + mla.v_head_dim)
 
 
 def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, local: bool = False) -> float:
@@ -61,7 +84,8 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, lo
         linear += parts.attention_replicated
     if moe and model.moe is not None:
         linear += parts.chosen_experts(model.moe)
-    return 2.0 * linear + attention_score_flops_per_token(model, seq_length, local=local)
+    scores = attention_score_flops_per_token(model, seq_length, local=local) + indexer_score_flops_per_token(model, seq_length)
+    return 2.0 * linear + scores
 
 
 def model_flops_per_token(model: ModelShape, seq_length: float) -> float:

@@ -18,7 +18,7 @@ class LayerParameters:
     """Parameters of one transformer layer, without the biases of its dense MLP (below 0.02 %)."""
 
     attention_sharded: int  # divided by tp
-    attention_replicated: int  # MLA down-projections, the norms inside attention, a bias of its output
+    attention_replicated: int  # MLA down-projections, an indexer, the norms inside attention, a bias of its output
     norms: int  # replicated
     mlp: int  # dense MLP, divided by tp
     router: int  # replicated
@@ -81,6 +81,19 @@ def _linear_attention(model: ModelShape, linear: LocalAttention) -> tuple[int, i
     return weights + 2 * linear.num_value_heads, linear.value_head_dim
 
 
+def indexer_parameters(model: ModelShape) -> int:
+    """Parameters of one layer's indexer, which every tensor-parallel rank holds whole; 0 without sparse attention.
+
+    They are the projections to its queries, keys and weights of heads, and the norm of its keys with a bias
+    [deepseek-v3.2, model.py; mindspeed-llm, dsa_indexer.py; megatron-0.19, dsa.py].
+    """
+    sparse, mla = model.sparse_attention, model.mla
+    if sparse is None or mla is None:
+        return 0
+    projected = model.hidden_size * (sparse.index_head_dim + sparse.num_index_heads)
+    return mla.q_lora_rank * sparse.index_width + projected + 2 * sparse.index_head_dim
+
+
 def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
     """Parameters of attention that tensor parallelism divides, and parameters that every rank holds whole."""
     h, heads = model.hidden_size, model.num_attention_heads
@@ -101,7 +114,7 @@ def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
     else:
         sharded, replicated = h * heads * mla.qk_head_dim, 0
     sharded += mla.kv_lora_rank * heads * kv + heads * mla.v_head_dim * h
-    replicated += mla.kv_lora_rank * (h + 1) + h * mla.qk_rope_head_dim
+    replicated += mla.kv_lora_rank * (h + 1) + h * mla.qk_rope_head_dim + indexer_parameters(model)
     return sharded, replicated
 
 

@@ -33,6 +33,7 @@ class Scope(IntFlag):
     ROTARY = 1 << 12  # the model's positions are not learned
     SHARED_EXPERTS = 1 << 13  # each of its tokens runs through some experts
     STAGED = 1 << 14  # the dispatcher goes between domains, then inside: two_level or hierarchical
+    INDEXED = 1 << 15  # an indexer chooses the tokens that attention sees
 
 
 ANY_DISPATCHER = Scope.GATHERED | Scope.EXCHANGED
@@ -253,6 +254,12 @@ class Feature(IntFlag):
         why="no framework offers it",
         source="[pangu-ultra-moe-2]",
         meaning="A staged exchange of tokens has a stream for each tier of the network, which carry its parts at the same time.")
+    SPARSE_ATTENTION_KERNEL = _switch(33, Scope.INDEXED, _LAYER, by_default=True,
+        source="[mindspeed-llm, mla_feature.py]",
+        meaning="One fused kernel attends to the chosen tokens alone, over latents; without it a mask hides all others.")
+    FUSED_INDEXER = _switch(34, Scope.INDEXED, _LAYER, by_default=True,
+        source="[mindspeed-llm, dsa_indexer_feature.py]",
+        meaning="Fused kernels score and choose tokens, and train the indexer, without writing its scores to memory.")
     # fmt: on
 
 

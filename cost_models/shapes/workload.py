@@ -40,6 +40,24 @@ class MlaShape:
 
 
 @dataclass(frozen=True)
+class SparseAttention:
+    """Latent attention to the tokens that an indexer chooses for each query [deepseek-v3.2, section 2.1].
+
+    The indexer has heads of its own: it projects the compressed queries, and the hidden state to one head of keys and to a
+    weight of each head. A query attends to the ``top_k`` tokens before it with the largest scores.
+    """
+
+    num_index_heads: int
+    index_head_dim: int
+    top_k: int
+
+    @property
+    def index_width(self) -> int:
+        """Channels of all heads of the indexer's queries."""
+        return self.num_index_heads * self.index_head_dim
+
+
+@dataclass(frozen=True)
 class MoeShape:
     """Routed and shared experts of the MoE layers."""
 
@@ -136,6 +154,7 @@ class ModelShape:
     mla: MlaShape | None = None
     moe: MoeShape | None = None
     local_attention: LocalAttention | None = None
+    sparse_attention: SparseAttention | None = None  # of every layer; needs ``mla`` with compressed queries
     constants: ModelConstants = field(default_factory=ModelConstants)
 
     def moe_layers(self) -> tuple[bool, ...]:

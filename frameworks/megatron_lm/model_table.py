@@ -93,6 +93,7 @@ WIDTHS = (
     Fact("mla.v_head_dim", "v-head-dim", only=latent),
     Fact("alibi", says={False: {}}, label=Sentence("a bias on scores in place of positions (alibi)"), priced=True),
     Fact("local_attention.kind", named=LOCAL, priced=True),
+    Fact("sparse_attention", label=Sentence("sparse attention, whose tokens an indexer chooses"), priced=True),
     switch("attention_output_gate", "attention-output-gate", label=Sentence("a gate on attention's output"), priced=True),
 )
 CONSTANTS = (

@@ -105,6 +105,8 @@ def _common(model: ModelShape) -> Iterator[str]:
         yield Sentence(
             "layers with {}", Sentence("a window") if model.local_attention.kind == "window" else Sentence("linear attention")
         )
+    if model.sparse_attention is not None:
+        yield Sentence("sparse attention")
     if model.attention_output_gate:
         yield Sentence("a gate behind attention")
     yield from not_computed(constants)

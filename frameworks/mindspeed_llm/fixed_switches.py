@@ -47,6 +47,12 @@ FIXED = (
         on=True,
     ),
     Fixed(
+        Feature.FLASH_ATTENTION,
+        lambda w, b: every_row(b, w.model.sparse_attention is not None),
+        Sentence("its sparse attention has no other"),
+        on=True,
+    ),
+    Fixed(
         Feature.MOE_SHARED_EXPERT_OVERLAP,
         _overlaps_shared_experts,
         Sentence("MindSpeed switches it on with moe_alltoall_overlap_comm"),

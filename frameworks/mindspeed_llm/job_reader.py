@@ -21,6 +21,7 @@ from frameworks.mindspeed_llm.tasks import MODULES, read_task
 from frameworks.release import values_of
 from frameworks.unread import Unread
 
+ABSORBED, SPARSE = "enable-mla-absorb", "use-sparse-flash-attn"
 ALL_LAYERS = ("recompute-activation-function-num-layers", "recompute-norm-num-layers", "moe-zero-memory-num-layers")
 
 
@@ -41,6 +42,9 @@ class JobReading(Reading, megatron.JobReading):
             found = (*found, Unread(MODULES, task))
         if leading := self.layers_without_recompute():
             found = (*found, Unread(LEADING, leading))
+        if self.on(ABSORBED) != self.on(SPARSE):
+            alone = ABSORBED if self.on(ABSORBED) else SPARSE
+            found = (*found, Unread(alone, Sentence("it is priced only where both stand, --{} and --{}", ABSORBED, SPARSE)))
         found = tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))

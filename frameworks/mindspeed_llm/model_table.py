@@ -36,6 +36,11 @@ def recurrent(flat: Flat) -> bool:
     return flat.get("local_attention.kind") in (None, "linear")
 
 
+def indexed(flat: Flat) -> bool:
+    """Whether an indexer chooses the tokens that attention sees."""
+    return bool(flat.get("sparse_attention"))
+
+
 def stretched(kind: str) -> Any:
     """Whether rotary positions are scaled in one way."""
     return lambda flat: flat.get(f"{SCALING}.kind") == kind
@@ -71,6 +76,10 @@ FACTS = (
     ),
     Fact("local_attention.conv_kernel", "mamba-d-conv", only=recurrent, unsaid=(None, 0), priced=True),
     Fact("attention_output_gate", says={False: {}, True: {}}, priced=True),  # of the specification with linear attention
+    Fact("sparse_attention", says={True: {"enable-dsa-indexer": ()}}, priced=True),
+    Fact("sparse_attention.num_index_heads", "index-n-heads", only=indexed, priced=True),
+    Fact("sparse_attention.index_head_dim", "index-head-dim", only=indexed, priced=True),
+    Fact("sparse_attention.top_k", "index-topk", only=indexed, priced=True),
     Fact("constants.qk_norm_over_heads", says={False: {}, True: {}}),  # of a specification of its own
     Fact("linear_rotary_fraction", "partial-rotary-factor", unsaid=(None, 0.0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),

@@ -12,7 +12,7 @@ from documents.sentences import Sentence
 from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
 from frameworks.megatron_lm import rules_0_12 as megatron
-from frameworks.mindspeed_llm import rules
+from frameworks.mindspeed_llm import rules, sparse_rules
 from frameworks.mindspeed_llm.fixed_switches import FIXED
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, TABLE
 from frameworks.physics import memory
@@ -39,7 +39,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.drop_broken(rules.MC2, rules.MC2_RECIPE, rules.COC, rules.TP_2D)
     if strategy.cp > 1 and strategy.cp_algo is CpAlgo.ULYSSES:
         draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)
-    draft.drop_broken(rules.SWAP_OPTIMIZER, memory.SWAP_OR_REUSE)
+    draft.drop_broken(sparse_rules.ONE_KEY_HEAD, rules.SWAP_OPTIMIZER, memory.SWAP_OR_REUSE)
     _dualpipev(draft)
     draft.placed(rules.PLACEMENTS, rules.NAME)
     draft.drop_broken(megatron.PARAM_GATHER)
@@ -93,7 +93,8 @@ def _repeatable(draft: Draft) -> None:
     """Drop recompute modules whose own switches reject the model or its degrees."""
     if draft.workload.model.mla is None:
         draft.drop_modules(RecomputeModule.MLA_UP_PROJ, Sentence("the model has no latent attention"))
-    for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), (RecomputeModule.MLA_UP_PROJ, rules.MLA_UP_PROJ)):
+    up_projections = ((RecomputeModule.MLA_UP_PROJ, rule) for rule in (rules.MLA_UP_PROJ, sparse_rules.ABSORBED_UP_PROJ))
+    for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), *up_projections):
         if draft.breaks(rule):
             draft.drop_modules(module, rule.reason(draft.workload, draft.strategy))
 

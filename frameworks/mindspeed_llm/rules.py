@@ -26,6 +26,7 @@ from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
+from frameworks.mindspeed_llm.sparse_rules import RULES as SPARSE_RULES
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, RELEASE, TABLE, TERMS
 from frameworks.mindspeed_llm.task_rules import RULES as TASK_RULES
@@ -476,4 +477,4 @@ RECOMPUTE_PLAN = Rule(
 
 SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", Sentence("swap_optimizer swaps the distributed optimizer: zero_stage 1"))
 
-RULES = (*FAMILY_RULES, *TASK_RULES, *rules_in(globals()))
+RULES = (*FAMILY_RULES, *TASK_RULES, *rules_in(globals()), *SPARSE_RULES)

@@ -43,6 +43,15 @@ TABLE = Table(
         SwitchArgument(Feature.FUSED_NORM, "use-fused-rmsnorm"),
         SwitchArgument(Feature.FUSED_SWIGLU, "use-fused-swiglu"),
         SwitchArgument(Feature.FUSED_ROPE, "use-fused-rotary-pos-emb"),
+        SwitchArgument(
+            Feature.SPARSE_ATTENTION_KERNEL, "use-sparse-flash-attn", beside={"enable-mla-absorb": (), "mla-mm-split": ()}
+        ),
+        SwitchArgument(
+            Feature.FUSED_INDEXER,
+            "use-fused-lightning-indexer",
+            beside={"use-fused-lightning-indexer-loss": ()},
+            former="use-fused-lightning-indexer-loss",  # either sets both
+        ),
         SwitchArgument(Feature.MC2, "use-ascend-mc2"),
         SwitchArgument(Feature.COC, "use-ascend-coc", beside={"coc-parallel-num": COC_PARALLEL_NUM}),
         SwitchArgument(Feature.TP_2D, "tp-2d"),

@@ -56,6 +56,7 @@ def is_trained(model: ModelShape) -> bool:
         and model.mla is None
         and not model.mtp_num_layers
         and model.local_attention is None
+        and model.sparse_attention is None
         and not model.sandwich_norm
         and model.gated_linear_unit
         and not model.learned_positions

@@ -235,7 +235,8 @@ ULYSSES_HEADS = Rule(
 
 def _ring_is_local(workload: Workload, batch: StrategyBatch) -> Mask:
     local = workload.model.local_attention
-    if local is None or (not local.is_linear and local.window >= workload.training.seq_length):
+    whole = local is None or (not local.is_linear and local.window >= workload.training.seq_length)
+    if whole and workload.model.sparse_attention is None:
         return none_of(batch)
     mask: Mask = batch.cp > batch.ulysses_degree
     return mask
@@ -245,16 +246,16 @@ LOCAL_ATTENTION_RING = Rule(
     "local_attention_ring",
     "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
     Sentence(
-        "ring and hybrid pass the keys and values of the whole sequence: a window below it, or linear attention, needs ulysses"
+        "ring and hybrid pass the keys and values of the whole sequence: a window below it, linear attention or sparse attention "
+        "needs ulysses"
     ),
     _ring_is_local,
     lambda w, s: Sentence(
-        "cp {} with cp_algo {} passes keys and values round a ring, which {} with "
-        "local_attention.kind {} does not read; take ulysses",
+        "cp {} with cp_algo {} passes keys and values round a ring, which {} with {} does not read; take ulysses",
         s.cp,
         s.cp_algo.label,
         w.model.name,
-        w.model.local_attention.kind if w.model.local_attention else "",
+        Sentence("local_attention.kind {}", w.model.local_attention.kind) if w.model.local_attention else "sparse_attention",
     ),
 )
 

@@ -78,6 +78,7 @@ ACTS_ON = {
     Scope.ROTARY: "rotary positions",
     Scope.SHARED_EXPERTS: "shared experts",
     Scope.STAGED: "dispatcher two_level or hierarchical",
+    Scope.INDEXED: "sparse attention",
 }
 PRICED = {Place.LAYER: "layer", Place.SHARDING: "parameters", Place.PIPELINE: "pipeline", Place.ROW: "step"}
 

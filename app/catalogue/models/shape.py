@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
 from documents.bounds import (
     MAX_LAYERS,
     MAX_NAME,
@@ -86,6 +86,14 @@ class LocalAttentionSection(Section):
     key_head_dim: NullableWidth = 0
     value_head_dim: NullableWidth = 0
     conv_kernel: Annotated[int, Field(ge=0, le=64)] = 0
+
+
+class SparseAttentionSection(Section):
+    """An indexer that chooses the tokens that latent attention sees."""
+
+    num_index_heads: Width
+    index_head_dim: Width
+    top_k: SeqLength
 
 
 class RopeScalingSection(Section):
@@ -166,6 +174,7 @@ class ModelSection(Section):
     mla: MlaSection | None = None
     moe: MoeSection | None = None
     local_attention: LocalAttentionSection | None = None
+    sparse_attention: SparseAttentionSection | None = None
     constants: ConstantsSection = ConstantsSection()
 
 
@@ -189,6 +198,7 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
         "mla": mla,
         "moe": moe,
         "local_attention": None if section.local_attention is None else LocalAttention(**dict(section.local_attention)),
+        "sparse_attention": None if section.sparse_attention is None else SparseAttention(**dict(section.sparse_attention)),
         "constants": constants_from(section.constants),
     }
     model = ModelShape(**{**{name: value for name, value in section if name not in NOT_IN_A_SHAPE}, **resolved})
@@ -226,6 +236,8 @@ def check_shape(model: ModelShape, where: str) -> None:
         _check_groups(model.moe, where)
     if model.local_attention is not None:
         _check_local_attention(model.local_attention, model.num_layers, f"{where}local_attention.")
+    if model.sparse_attention is not None:
+        _check_sparse_attention(model.sparse_attention, model, f"{where}sparse_attention")
     if model.attention_output_gate and model.mla is not None:
         raise InputError(Sentence("{}attention_output_gate: true is not allowed with mla; give false.", where))
     total = num_parameters(model).total
@@ -271,6 +283,19 @@ def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -
                 local.full_attention_every,
                 num_layers,
             )
+        )
+
+
+def _check_sparse_attention(sparse: SparseAttention, model: ModelShape, where: str) -> None:
+    mla, width = model.mla, sparse.index_head_dim
+    if mla is None or not mla.q_lora_rank or model.local_attention is not None:
+        raise InputError(
+            Sentence("{}: needs mla with a q_lora_rank above 0, which its indexer projects, and no local_attention.", where)
+        )
+    if width < mla.qk_rope_head_dim:
+        rotated = mla.qk_rope_head_dim
+        raise InputError(
+            Sentence("{}.index_head_dim: {} is not allowed; give at least the {} rotated channels.", where, width, rotated)
         )
 
 

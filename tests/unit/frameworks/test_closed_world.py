@@ -33,6 +33,9 @@ JOBS = (
     "--exp-avg-sq-dtype bf16 --use-distributed-optimizer --spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec",
     f"{PLAIN} --full-attention-interval 8 --linear-key-head-dim 16 --linear-num-key-heads 2 --linear-value-head-dim 16 "
     "--linear-num-value-heads 2 --position-embedding-type rope --spec mindspeed_llm.tasks.models.spec.qwen3_next_spec layer_spec",
+    f"{PLAIN} --multi-latent-attention --q-lora-rank 32 --kv-lora-rank 16 --qk-head-dim 16 --qk-pos-emb-head-dim 16 "
+    "--v-head-dim 16 --enable-dsa-indexer --index-n-heads 4 --index-head-dim 16 --index-topk 64 --use-flash-attn "
+    "--position-embedding-type rope --spec mindspeed_llm.tasks.models.spec.deepseek_spec layer_spec",
     f"{PLAIN} --window-size 64,0 --exp-avg-dtype bf16 --position-embedding-type rope --swiglu "
     "--moe-router-load-balancing-type none",
 )

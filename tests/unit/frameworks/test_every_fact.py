@@ -10,7 +10,7 @@ import pytest
 from app.catalogue.models.presets import model_preset
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, Software, Workload
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, Software, SparseAttention, Workload
 from frameworks.framework import Framework
 from frameworks.legality import own_rules, violations
 from frameworks.registry import FRAMEWORKS
@@ -21,7 +21,7 @@ WINDOW = LocalAttention("window", full_attention_every=4, window=1024)
 DELTA = LocalAttention("linear", 4, 0, 16, 32, 128, 128, 4)
 LLAMA3 = RopeScaling("llama3", 8.0, 8192, 1.0, 4.0)
 YARN = RopeScaling("yarn", 40.0, 4096, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)
-DENSE, EXPERTS, LATENT = "qwen3-8b", "qwen3-30b-a3b", "deepseek-v3"
+DENSE, EXPERTS, LATENT, SPARSE = "qwen3-8b", "qwen3-30b-a3b", "deepseek-v3", "deepseek-v3.2"
 # By path: the preset that a change is made to, parts that it is given first, and the values that the field then gets.
 CHANGES: dict[str, tuple[str, dict[str, Any], tuple[Any, ...]]] = {
     "num_layers": (DENSE, {}, (12,)),
@@ -66,6 +66,10 @@ CHANGES: dict[str, tuple[str, dict[str, Any], tuple[Any, ...]]] = {
     "local_attention.key_head_dim": (DENSE, {"local_attention": DELTA}, (64,)),
     "local_attention.value_head_dim": (DENSE, {"local_attention": DELTA}, (64,)),
     "local_attention.conv_kernel": (DENSE, {"local_attention": DELTA}, (0, 8)),
+    "sparse_attention": (LATENT, {}, (SparseAttention(64, 128, 2048),)),
+    "sparse_attention.num_index_heads": (SPARSE, {}, (32,)),
+    "sparse_attention.index_head_dim": (SPARSE, {}, (64,)),
+    "sparse_attention.top_k": (SPARSE, {}, (1024,)),
     "constants.activation": (DENSE, {}, ("gelu_tanh", "relu2")),
     "constants.normalization": (DENSE, {}, ("layernorm",)),
     "constants.norm_epsilon": (DENSE, {}, (1e-5,)),
@@ -105,6 +109,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any], tuple[Any, ...]]] = {
 NAMES_ALONE = {"name", "constants", "constants.model_type", "constants.router"}
 COUNTS_ALONE = {"moe.num_shared_experts"}  # the width is that of all together
 PARTS = {"mla": MlaShape, "moe": MoeShape, "local_attention": LocalAttention, "constants": ModelConstants}
+PARTS |= {"sparse_attention": SparseAttention}
 PARTS |= {"constants.rope_scaling": RopeScaling, "constants.router": RouterConstants}
 
 

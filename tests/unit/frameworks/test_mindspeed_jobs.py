@@ -91,7 +91,9 @@ def test_what_no_layer_specification_honours_is_not_there() -> None:
         ("--swap-layer-input", "swap-layer-input: it changes step time and memory"),
         ("--optimizer muon", "optimizer: it changes step time and memory"),
         ("--lora-target-modules linear_qkv linear_proj", "lora-target-modules: it decides which weights are trained"),
-        ("--enable-dsa-indexer", "enable-dsa-indexer: it makes another model"),
+        ("--enable-dsa-indexer --index-topk-freq 4", "index-topk-freq: it makes another model"),
+        ("--use-sparse-flash-attn", "use-sparse-flash-attn: it is priced only where both stand, --enable-mla-absorb and --use"),
+        ("--enable-mla-absorb", "enable-mla-absorb: it is priced only where both stand"),
         ("--recompute-mla-up-projection", "the nearest is recompute-mla-up-proj"),
         (
             "--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo",

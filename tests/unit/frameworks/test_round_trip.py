@@ -119,8 +119,12 @@ def test_each_release_reads_what_it_writes_and_its_own_table_takes_it(label: str
         assert (problems(record.release, given_), stray) == ([], [])
 
 
-# Transformer Engine fuses the norms of every plan, and MindFormers has no other attention.
-UNTOLD = {"megatron-lm": Feature.FUSED_NORM, "mindformers": Feature.FLASH_ATTENTION}
+# Transformer Engine fuses the norms of every plan, MindFormers has no other attention, and no model here has an indexer.
+UNTOLD = {
+    "megatron-lm": Feature.FUSED_NORM,
+    "mindformers": Feature.FLASH_ATTENTION,
+    "mindspeed-llm": Feature.SPARSE_ATTENTION_KERNEL | Feature.FUSED_INDEXER,  # test_sparse_attention.py tells them
+}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -1,18 +1,33 @@
-"""DeepSeek-V2, DeepSeek-V3 and Kimi-K2: latent attention, shared experts."""
+"""DeepSeek-V2, V3 and V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, in the newer ones an indexer."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from app.catalogue.models.huggingface.config import BiasedConfig, Source, given, nullable, only
 from app.catalogue.models.huggingface.grouped import LatentConfig, constants, grouped, latent
 from app.catalogue.models.huggingface.layers import moe_period, num_experts, routed_experts
-from app.catalogue.models.shape import Positive
+from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.model_constants import RouterConstants
-from cost_models.shapes.workload import ModelShape, MoeShape
-from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NumLayers, SharedExperts
+from cost_models.shapes.workload import ModelShape, MoeShape, SparseAttention
+from documents.bounds import (
+    MAX_LAYERS,
+    MAX_NAME,
+    Experts,
+    FfnWidth,
+    Layers,
+    MtpLayers,
+    NumLayers,
+    SeqLength,
+    SharedExperts,
+    Width,
+)
 from documents.sentences import Sentence
 
+Kinds = Annotated[list[Annotated[str, Field(max_length=MAX_NAME)]], Field(max_length=MAX_LAYERS)]
 TopkMethod = Literal["greedy", "group_limited_greedy", "noaux_tc"]
 
 
@@ -39,6 +54,21 @@ class DeepseekV2Config(LatentConfig, BiasedConfig):
     default_positions: ClassVar[int] = 2048
 
 
+class IndexedConfig(DeepseekV2Config):
+    """An indexer that chooses the tokens that attention sees, one in each layer."""
+
+    index_n_heads: Width
+    index_head_dim: Width
+    index_topk: SeqLength
+    index_topk_freq: Annotated[int, Field(ge=0, le=MAX_LAYERS)] | None = None
+    index_topk_pattern: Kinds | None = None
+    indexer_types: Kinds | None = None
+    layer_types: (
+        Annotated[list[Literal["indexed_attention", "deepseek_sparse_attention"]], Field(max_length=MAX_LAYERS)] | None
+    ) = None
+    mlp_layer_types: Kinds | None = None
+
+
 class DeepseekV3Config(DeepseekV2Config):
     """[configuration_deepseek_v3.py], and Kimi-K2's own, which is a copy of it."""
 
@@ -47,6 +77,32 @@ class DeepseekV3Config(DeepseekV2Config):
     routed_scaling_factor: Positive = 2.5
 
     default_positions: ClassVar[int] = 4096
+
+
+class DeepseekV32Config(IndexedConfig, DeepseekV3Config):
+    """[configuration_deepseek_v32.py]."""
+
+
+class GlmMoeDsaConfig(IndexedConfig, DeepseekV3Config):
+    """GLM-5 [configuration_glm_moe_dsa.py]."""
+
+    rms_norm_eps: Fraction = 1e-5
+
+    default_positions: ClassVar[int] = 202_752
+
+
+def indexed(config: IndexedConfig, source: Source) -> ModelShape:
+    """DeepSeek-V3 whose layers have an indexer each; layers that share the choice of another are refused."""
+    shared = Sentence("layers that reuse the tokens that another layer chose are not modelled")
+    only("index_topk_freq", config.index_topk_freq or 1, 1, shared)
+    for name, kind in (("indexer_types", "full"), ("index_topk_pattern", "F")):
+        for index, of_layer in enumerate(getattr(config, name) or ()):
+            only(f"{name}[{index}]", of_layer, kind, shared)
+    for index, kind in enumerate(config.mlp_layer_types or ()):
+        leads = index < config.first_k_dense_replace
+        only(f"mlp_layer_types[{index}]", kind, "dense" if leads else "sparse", Sentence("first_k_dense_replace says otherwise"))
+    sparse = SparseAttention(config.index_n_heads, config.index_head_dim, config.index_topk)
+    return replace(deepseek(config, source), sparse_attention=sparse)
 
 
 def deepseek(config: DeepseekV2Config, source: Source) -> ModelShape:

@@ -42,6 +42,8 @@ FAMILIES: Mapping[str, Family] = {
     "qwen3_next": Family(qwen.Qwen3NextConfig, qwen.qwen3_next, ("Qwen3NextForCausalLM",)),
     "deepseek_v2": Family(deepseek.DeepseekV2Config, deepseek.deepseek, ("DeepseekV2ForCausalLM",)),
     "deepseek_v3": Family(deepseek.DeepseekV3Config, deepseek.deepseek, ("DeepseekV3ForCausalLM",)),
+    "deepseek_v32": Family(deepseek.DeepseekV32Config, deepseek.indexed, ("DeepseekV32ForCausalLM",)),
+    "glm_moe_dsa": Family(deepseek.GlmMoeDsaConfig, deepseek.indexed, ("GlmMoeDsaForCausalLM",)),
     "kimi_k2": Family(deepseek.DeepseekV3Config, deepseek.deepseek, ("KimiK2ForCausalLM",)),
     "chatglm": Family(glm.ChatGlmConfig, glm.chatglm, ("ChatGLMModel", "ChatGLMForConditionalGeneration")),
     "glm": Family(glm.GlmConfig, glm.glm, ("GlmForCausalLM",)),

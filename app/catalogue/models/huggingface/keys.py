@@ -29,6 +29,7 @@ apply_query_key_layer_scaling id2label label2id
 """
 # Stated by another key, or about a kernel only; windows start at max_window_layers only if one is used.
 REPEATED = """
+qk_head_dim indexer_rope_interleave index_skip_topk_offset
 initial_context_length model_max_length original_rope prefix_projection pre_seq_len block_size shared_moe_mode
 max_window_layers add_classification_head class_num pool_type text_config vision_config
 """
@@ -41,7 +42,8 @@ WEIGHTY = frozenset(
     n_shared_experts num_shared_expert num_shared_experts shared_expert_intermediate_size shared_intermediate_size
     moe_intermediate_size first_k_dense_replace num_dense_layers moe_layer_freq mlp_only_layers decoder_sparse_step n_group
     topk_group norm_topk_prob routed_scaling_factor scoring_func topk_method kv_lora_rank q_lora_rank qk_nope_head_dim
-    qk_rope_head_dim v_head_dim use_mla index_topk index_n_heads index_head_dim sliding_window use_sliding_window
+    qk_rope_head_dim v_head_dim use_mla index_topk index_n_heads index_head_dim
+    index_topk_freq index_topk_pattern indexer_types index_share_for_mtp_iteration sliding_window use_sliding_window
     layer_types sliding_window_pattern attn_type_list attention_chunk_size full_attention_interval linear_num_key_heads
     linear_num_value_heads linear_key_head_dim linear_value_head_dim linear_attn_config use_cla cla_share_factor
     compress_ratios mamba_d_state ssm_cfg hybrid_override_pattern num_kv_shared_layers num_nextn_predict_layers

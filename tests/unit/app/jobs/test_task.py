@@ -61,6 +61,8 @@ def test_layers_that_a_model_lacks_get_no_adapters() -> None:
         job("deepseek-v3", **{**LORA, "adapter": {"rank": 8, "target_modules": ["q_proj"]}})
     with pytest.raises(InputError, match="linear attention"):
         job("qwen3-next-80b-a3b", **LORA)
+    with pytest.raises(InputError, match="adapters of sparse attention are not priced; glm-5 has it"):
+        job("glm-5", **LORA)
 
 
 def test_a_preset_has_no_default_batch_and_no_budget_for_fine_tuning() -> None:

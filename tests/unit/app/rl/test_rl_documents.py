@@ -44,6 +44,11 @@ def job(**section: Any) -> RlJob:
     return parse_rl_job({**JOB, "post_training": {**JOB["post_training"], **section}})
 
 
+def test_answers_of_sparse_attention_have_no_price() -> None:
+    with pytest.raises(InputError, match=r"sparse attention is not priced; deepseek-v3\.2 has it"):
+        parse_rl_job({**JOB, "model": "deepseek-v3.2", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 2048}})
+
+
 def test_the_step_is_the_sum_of_its_phases() -> None:
     for placement in ("fully-colocated", "separate"):
         found = rl_document(job(placement=placement))

@@ -29,6 +29,11 @@ def test_an_estimate_says_what_memory_holds_and_what_bounds_it(capsys: pytest.Ca
     assert "one request alone takes" in capsys.readouterr().err
 
 
+def test_sparse_attention_is_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serving", "estimate", "glm-5", *ON[1:], "--decode", "tp8"]) == BAD_INPUT
+    assert "inference of sparse attention is not priced; glm-5 has it" in capsys.readouterr().err
+
+
 def test_a_page_names_pools_and_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serving", "estimate", *ON, "--decode", "tp4", "--prefill", "tp4", "--tpot-limit", "0.05"]) == DONE
     page = " ".join(capsys.readouterr().out.split())

@@ -7,11 +7,13 @@ import pytest
 from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.workload import LayerKind, ModelShape
 from tests.published_models import (
+    DEEPSEEK_V3_2,
     GEMMA_2_9B,
     GEMMA_2_27B,
     GEMMA_3_12B,
     GEMMA_3_27B,
     GLM_4_5,
+    GLM_5,
     GPT_OSS_20B,
     GPT_OSS_120B,
     KIMI_K2,
@@ -30,6 +32,8 @@ from tests.worked_examples import worked
         (GEMMA_2_27B, 27_227_128_320),
         (GEMMA_3_12B, 262208 * 3840 + 48 * (3840 * 256 * 48 + 3 * 3840 * 15360 + 4 * 3840 + 2 * 256) + 3840),
         (MINIMAX_TEXT_01, 456_089_655_296),
+        (DEEPSEEK_V3_2, 671_877_929_216),  # built by transformers 5, as is GLM-5
+        (GLM_5, 743_911_199_232),
     ],
     ids=lambda value: value.name if isinstance(value, ModelShape) else "",
 )
@@ -62,6 +66,12 @@ def test_each_nth_layer_looks_at_everything() -> None:
     kinds = GEMMA_3_12B.kinds_of_layers()
     assert [index for index, kind in enumerate(kinds) if not kind.local] == list(range(5, 48, 6))
     assert set(MISTRAL_7B.kinds_of_layers()) == {LayerKind(local=True)}
+
+
+def test_an_indexer_is_whole_on_every_rank() -> None:
+    parts, dense = (layer_parameters(m, moe=True) for m in (DEEPSEEK_V3_2, replace(DEEPSEEK_V3_2, sparse_attention=None)))
+    assert parts.attention_replicated - dense.attention_replicated == worked("indexer-parameters")
+    assert parts.attention_sharded == dense.attention_sharded
 
 
 def test_worked_recurrences() -> None:

@@ -36,7 +36,7 @@ from cost_models.shapes.switches import (
     acting_on,
     treated,
 )
-from cost_models.shapes.workload import Cluster, ModelShape, Workload
+from cost_models.shapes.workload import Cluster, ModelShape, SparseAttention, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step import priced_groups
 from cost_models.step.composition import estimate
@@ -48,6 +48,9 @@ assert SPARSE.moe is not None
 CAPPED = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.5))
 PLAIN = replace(DENSE, gated_linear_unit=False, learned_positions=True)
 LEARNED = replace(DENSE, learned_positions=True)
+INDEXER = SparseAttention(num_index_heads=4, index_head_dim=32, top_k=512)
+INDEXED = replace(LATENT, sparse_attention=INDEXER)
+INDEXED_PLAIN = replace(PLAIN, mla=LATENT.mla, sparse_attention=INDEXER)
 BARE = {"num_shared_experts": 0, "shared_expert_ffn_hidden_size": 0}
 UNSHARED, UNSHARED_CAPPED = (replace(model, moe=replace(model.moe, **BARE)) for model in (SPARSE, CAPPED))
 PLAIN_EXPERTS = replace(CAPPED, gated_linear_unit=False, learned_positions=True)
@@ -92,9 +95,9 @@ def on(model: ModelShape, cluster: Cluster, **values: Any) -> Workload:
 
 def jobs() -> Iterator[tuple[Workload, tuple[ParallelStrategy, ...]]]:
     for cluster in (ascend_a2(latency_s=1e-6), gpu(latency_s=1e-6)):
-        for model in (DENSE, PLAIN, LEARNED):
+        for model in (DENSE, PLAIN, LEARNED, INDEXED_PLAIN):
             yield on(model, cluster), STRATEGIES
-        for model in (SPARSE, CAPPED, LATENT, PLAIN_EXPERTS, UNSHARED, UNSHARED_CAPPED):
+        for model in (SPARSE, CAPPED, LATENT, INDEXED, PLAIN_EXPERTS, UNSHARED, UNSHARED_CAPPED):
             yield on(model, cluster), STRATEGIES + ROUTED
     yield on(SPARSE, ascend_a2(), execution="graph"), STRATEGIES + ROUTED
 

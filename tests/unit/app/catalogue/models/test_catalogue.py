@@ -16,7 +16,7 @@ PROMISED = """
 pangu-ultra-moe-718b pangu-pro-moe-72b pangu-ultra-135b deepseek-v3 deepseek-v2 deepseek-v2-lite qwen3-8b qwen3-32b
 qwen3-30b-a3b qwen3-235b-a22b qwen2.5-72b llama-2-7b llama-2-13b llama-2-70b llama-3.1-8b llama-3.1-70b llama-3.1-405b
 mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4-9b
-kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
+deepseek-v3.2 glm-5 kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
 qwen3-1.7b qwen3-4b qwen3-14b qwen2.5-7b qwen2.5-14b qwen2.5-32b
 """.split()
 
@@ -25,6 +25,8 @@ TOLERANCE = {
     "deepseek-v2": (0.0022, 0.024),
     "deepseek-v2-lite": (0.0032, 0.022),  # 2.4 for 2.451
     "deepseek-v3": (0.0008, 0.0014),
+    "deepseek-v3.2": (0.0001, None),
+    "glm-5": (0.0007, 0.0209),  # 40 for 40.83
     "glm4-9b": (0.0006, None),
     "glm-4.5": (0.0063, 0.0268),  # 355 with the prediction layer
     "glm-4.5-air": (0.0081, 0.067),  # "A12B" rounds 12.80 down
@@ -77,10 +79,12 @@ def test_every_promised_name_is_there() -> None:
         ("qwen2.5-7b", 7_615_616_512),
         ("qwen2.5-14b", 14_770_033_664),
         ("qwen2.5-32b", 32_763_876_352),
+        ("deepseek-v3.2", 671_877_929_216),
+        ("glm-5", 743_911_199_232),
     ],
 )
 def test_a_preset_has_the_parameters_that_transformers_builds(name: str, parameters: int) -> None:
-    """Transformers 5.24, classes of Qwen 2 and Qwen 3 with the same sizes, tied tables counted once."""
+    """Transformers 5.24, classes of the same types and sizes on the meta device, tied tables counted once."""
     assert num_parameters(model_preset(name).model).total == parameters
 
 

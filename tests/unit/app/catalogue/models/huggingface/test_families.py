@@ -14,7 +14,7 @@ from app.catalogue.models.huggingface.reading import ImportedModel, model_from_c
 from app.catalogue.models.shape import model_from_mapping, model_to_mapping
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.workload import LocalAttention, ModelShape
+from cost_models.shapes.workload import LocalAttention, ModelShape, SparseAttention
 from documents.errors import InputError
 from tests import published_models
 
@@ -53,6 +53,8 @@ SIZES = {
     "smollm3-3b": (3_075_098_624, 0),
     "seed-oss-36b": (36_151_104_512, 0),
     "mimo-7b": (7.833e9 - 0.2108e9, 1e-3),
+    "deepseek-v3.2": (671_877_929_216, 0),  # as transformers builds both
+    "glm-5": (743_911_199_232, 0),
 }
 SOFTMAX = RouterConstants("softmax", normalize_topk=True, topk_scale=1.0, expert_bias=False)
 SIGMOID = RouterConstants("sigmoid", normalize_topk=True, topk_scale=1.0, expert_bias=True)
@@ -188,6 +190,15 @@ CONSTANTS: dict[str, tuple[ModelConstants, dict[str, Any]]] = {
             "router": SOFTMAX,
         },
     ),
+    "glm-5": (
+        PLAIN,
+        {
+            "model_type": "glm_moe_dsa",
+            "rotary_base": 1e6,
+            "max_position_embeddings": 202_752,
+            "router": dataclasses.replace(SIGMOID, topk_scale=2.5),
+        },
+    ),
     "internlm3-8b": (PLAIN, {"model_type": "internlm3", "rotary_base": 5e7, "max_position_embeddings": 32_768}),
     "internlm-7b": (
         PLAIN,
@@ -320,6 +331,31 @@ def test_unknown_keys_are_named() -> None:
     many = imported("qwen3-8b", **{f"key_{index}": index for index in range(12)}).notes
     assert many == ("not read: key_0, key_1, key_2, key_3, key_4, key_5, key_6, key_7 and 4 more.",)
     assert "\n" not in imported("qwen3-8b", **{"a\nb": 1}).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("index_topk_freq", 4, "index_topk_freq: 4 is not allowed; layers that reuse the tokens that another layer chose"),
+        ("indexer_types", ["full", "shared"], "indexer_types\\[1\\]: 'shared' is not allowed; layers that reuse"),
+        ("index_topk_pattern", ["F", "S"], "index_topk_pattern\\[1\\]: 'S' is not allowed; layers that reuse"),
+        ("index_share_for_mtp_iteration", True, "index_share_for_mtp_iteration: true is not modelled"),
+        ("mlp_layer_types", ["sparse"], "mlp_layer_types\\[0\\]: 'sparse' is not allowed; first_k_dense_replace"),
+        ("q_lora_rank", None, "sparse_attention: needs mla with a q_lora_rank above 0"),
+        ("index_head_dim", 32, "sparse_attention.index_head_dim: 32 is not allowed; give at least the 64 rotated"),
+    ],
+)
+def test_an_indexer_that_is_not_modelled_is_refused(key: str, value: object, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        model_from_config({**CONFIGS["glm-5"], key: value})
+
+
+def test_an_indexer_is_read() -> None:
+    assert model_from_config(CONFIGS["deepseek-v3.2"]).model.sparse_attention == SparseAttention(64, 128, 2048)
+    assert model_from_config(CONFIGS["glm-5"]).model.sparse_attention == SparseAttention(32, 128, 2048)
+    spelled = {"index_topk_freq": 1, "indexer_types": ["full"] * 78, "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 75}
+    plain, same = (model_from_config(CONFIGS["glm-5"] | more).model for more in ({}, spelled))
+    assert plain == same
 
 
 def test_an_unknown_type_is_read_by_its_architecture() -> None:
