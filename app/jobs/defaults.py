@@ -86,6 +86,7 @@ OF_WORKLOAD: Mapping[str, Others] = {
     "training.global_batch_size": lambda workload: (2 * workload.training.global_batch_size,),
     "training.precision": _precisions,
     "training.fp8_recipe": _recipes,
+    "training.fp8_param_gather": lambda workload: (not workload.gathers_eight_bits,),
     "training.mean_squared_length_fraction": lambda workload: (PACKED_FRACTION,),
     "software.stack": _stacks,
     "software.year": lambda workload: release_years(workload)[1],
@@ -97,6 +98,7 @@ SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "cluster.inter_node_bytes_per_s": _bandwidth,
     "software.year": _release,
     "training.fp8_recipe": lambda workload: Sentence("not stated"),
+    "training.fp8_param_gather": lambda workload: workload.gathers_eight_bits,
 }
 
 # Other values of these change times only, so that memory need not be computed again.

@@ -30,7 +30,7 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
-from app.jobs.precision import leaves_recipe_open, resolved_precision, with_usual_recipe
+from app.jobs.precision import resolved_precision, with_usual_recipe, without_effect
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
@@ -173,10 +173,8 @@ def parse_job(
     )
     workload = with_usual_recipe(workload, assumed)
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
-    silent = [name for name in silent_fields() if name not in assumed and not _is_given(sections, name)]
-    if not leaves_recipe_open(training_section, workload):
-        silent = [name for name in silent if name != "training.fp8_recipe"]
-    assumed |= dict.fromkeys(silent, NOT_GIVEN)
+    told = {*assumed, *without_effect(training_section, workload)}
+    assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in told and not _is_given(sections, name)}
     _warn(cluster_section, profile, warnings)
     warn_of_software(workload, warnings)
     resolved = _resolved(

@@ -36,6 +36,10 @@ def resolved_precision(
             )
     if recipe is not None:
         _check_recipe(recipe, precision, profile)
+    if section.fp8_param_gather is not None and precision != "fp8":
+        raise InputError(
+            Sentence("training.fp8_param_gather: it is of fp8, and training.precision is {}; leave it out.", precision)
+        )
     return precision, recipe
 
 
@@ -49,10 +53,13 @@ def with_usual_recipe(workload: Workload, assumed: dict[str, str]) -> Workload:
     return replace(workload, training=replace(training, fp8_recipe=usual))
 
 
-def leaves_recipe_open(section: TrainingSection, workload: Workload) -> bool:
-    """Whether a recipe applies and the job does not state it."""
+def without_effect(section: TrainingSection, workload: Workload) -> tuple[str, ...]:
+    """Fields that the job leaves out, and that its precision or stack gives no effect."""
+    precision, software = workload.training.precision, workload.software_traits
     stated = section.fp8_recipe is not None or section.precision in WITH_RECIPE
-    return workload.training.precision in EIGHT_BITS and not stated
+    gathers = precision == "fp8" and software.uses_transformer_engine and not software.own_eight_bit_layers
+    missing = {"training.fp8_recipe": precision not in EIGHT_BITS or stated, "training.fp8_param_gather": not gathers}
+    return tuple(name for name, is_idle in missing.items() if is_idle)
 
 
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:

@@ -279,7 +279,7 @@ def model_states(
     fp32 = software.fp32_parameters or workload.software_traits.fp32_shards or workload.training.precision == "fp32"
     recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
     casts = workload.training.precision == "fp8" and recipe is None and engine
-    weight_bytes = np.where(casts & (batch.zero_stage == 0), CAST_WEIGHT_BYTES, 0.0) + (
+    weight_bytes = np.where(casts & ((batch.zero_stage == 0) | (not workload.gathers_eight_bits)), CAST_WEIGHT_BYTES, 0.0) + (
         2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     )
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)

@@ -25,7 +25,7 @@ from frameworks.offer_rules import (
 )
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
-from frameworks.rule import Rule, none_of, rules_in
+from frameworks.rule import Rule, every_row, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE_0_12, TERMS_0_12)
 NAME = "Megatron-LM 0.12"
@@ -34,6 +34,14 @@ TASK = task_rule("megatron_task", "[megatron-0.12, pretrain_gpt.py]", NAME, Task
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
 RECIPE = recipe_rule("megatron_fp8_recipe", "[megatron-0.12, arguments.py]", NAME, "delayed", "tensorwise", "mxfp8")
+MXFP8_WEIGHTS = Rule(
+    "megatron_mxfp8_weights",
+    "[megatron-0.12, fp8_utils.py]",
+    Sentence("weights in mxfp8 are gathered in 16 bits: training.fp8_param_gather is false"),
+    lambda w, b: every_row(b, w.training.recipe is not None and w.training.fp8_recipe == "mxfp8" and w.gathers_eight_bits),
+    lambda w, s: Sentence("{} before core 0.13 gathers weights of mxfp8 in 16 bits, which are priced in 8", NAME),
+    job_only=True,
+)
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", Sentence("of {}", NAME))
 

@@ -70,9 +70,15 @@ def job_text(job: Mapping[str, Any], target: str | None = None) -> str:
         job["cluster"]["hardware"],
         job["training"]["seq_length"],
         job["training"]["global_batch_size"],
-        job["training"]["precision"],
+        _precision(job["training"]),
         target or job["software"]["target"],
     )
+
+
+def _precision(training: Mapping[str, Any]) -> str:
+    """The precision, with the recipe of FP8 where it is known."""
+    precision, recipe = training["precision"], training.get("fp8_recipe")
+    return f"{precision} ({recipe})" if recipe is not None and precision == "fp8" else str(precision)
 
 
 def step_text(estimate: EstimateNumbers) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Recompute
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from tests.unit.frameworks.legality_cases import FLAT, changed, with_features
 from tests.unit.frameworks.legality_workloads import MIXTURE, job
 
@@ -22,6 +24,13 @@ EIGHT_BITS = [
      ("mc2", "tensorwise")),
 ]  # fmt: skip
 EIGHT_BIT_JOBS = [
+    (
+        "megatron_mxfp8_weights",
+        "megatron-lm",
+        replace(scaled("mxfp8"), software=Software("megatron-lm", year=2025.35)),
+        replace(scaled("mxfp8"), software=Software("megatron-lm")),
+        "which are priced in 8",
+    ),
     ("megatron_fp8_recipe", "megatron-lm", scaled("mxfp8"), scaled("blockwise"), "blockwise"),
     ("megatron_fp8_recipe", "megatron-lm@0.19", scaled("blockwise"), scaled("mxfp8-32x32"), "mxfp8-32x32"),
     (

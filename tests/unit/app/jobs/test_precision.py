@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.answers.targets import with_usual_target
 from app.jobs.job import Job, parse_job
 from documents.errors import InputError
 
@@ -79,12 +80,28 @@ def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected:
             {"precision": "bf16", "fp8_recipe": "mxfp8"},
             "training.fp8_recipe: 'mxfp8' is of 8 bits, and training.precision is bf16; leave it out.",
         ),
+        (
+            "gb200-nvl72",
+            {"precision": "bf16", "fp8_param_gather": True},
+            "training.fp8_param_gather: it is of fp8, and training.precision is bf16; leave it out.",
+        ),
     ],
 )
 def test_what_a_chip_does_not_run_is_refused(hardware: str, training: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_job(document(hardware, **training))
     assert str(caught.value) == sentence
+
+
+def test_a_search_takes_the_release_that_gathers_mxfp8() -> None:
+    job = parse_job(document("gb200-nvl72", precision="mxfp8"))
+    assert with_usual_target(job).workload.software.target == "megatron-lm@0.19"
+    early = parse_job({**document("gb200-nvl72", precision="mxfp8"), "software": {"target": "megatron-lm@0.12"}})
+    assert not early.workload.gathers_eight_bits
+    assert job.workload.gathers_eight_bits
+    assert "training.fp8_param_gather" in job.assumed
+    assert "training.fp8_param_gather" not in parse_job(document("gb200-nvl72", precision="bf16")).assumed
+    assert "training.fp8_param_gather" not in parse_job(document("ascend-950pr", precision="fp8")).assumed
 
 
 def test_a_recipe_that_is_not_stated_is_listed() -> None:

@@ -272,6 +272,7 @@ def on_a_gpu(recipe: str, *, newest: bool = False, **values: object) -> Workload
         (on_a_gpu("delayed"), {"dp": 64}, 2),  # gathered in 8 bits, and transposed
         (on_a_gpu("delayed", newest=True), {"dp": 64}, 1),  # Blackwell needs no transpose
         (on_a_gpu("delayed", fp8_param_gather=False), {"dp": 64}, 2 + 2),
+        (workload(cluster=gpu(), precision="fp8", fp8_param_gather=False), {"dp": 64}, 2 + 2),  # no recipe
         (on_a_gpu("mxfp8", newest=True), {"zero_stage": 0}, 2 + 2 * 33 / 32),
         (on_a_gpu("mxfp8", newest=True), {"dp": 64}, 2 * 33 / 32),  # a scale of 8 bits for 32 weights, for each direction
         (on_a_gpu("mxfp8", newest=True, year=2025.25), {"dp": 64}, 2 + 2 * 33 / 32),  # core 0.12 gathers 16 bits
