@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 MATMULS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::addmm_": 1, "aten::baddbmm_": 1}
 WEIGHTS = "weights"  # the phase of weight gradients that are made apart from a backward
+OPTIMIZER = "optimizer"  # the phase of the optimizer's step
 HOST = "host"  # the class of tensors in the host's memory
 
 
@@ -164,10 +165,14 @@ class Meter(TorchDispatchMode):
                 self.live.see(tensor, "/".join([*self.path[-3:], name]))
 
     def multiplied(self, kind: str, flops: int) -> None:
-        """Count FLOPs as of the backward if autograd is at work, with what it computes again, or a weight gradient is late."""
+        """Count FLOPs as of the backward if autograd is at work, with what it computes again, or a weight gradient is late.
+
+        Those of the optimizer's step are apart.
+        """
         if self.phase != "setup":
             backward = self.phase == WEIGHTS or torch._C._current_graph_task_id() != -1
-            self.flops[f"{'backward' if backward else 'forward'}/{kind}"] += flops
+            part = OPTIMIZER if self.phase == OPTIMIZER else "backward" if backward else "forward"
+            self.flops[f"{part}/{kind}"] += flops
 
     def assume(self, what: str) -> None:
         """Note an answer that was assumed, with the line that wanted it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cost_models.shapes.optimizers import ADAM, Optimizer
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, Workload
@@ -86,6 +87,7 @@ class ReadJob:
     task: TrainingTask = PRETRAIN
     fp8_recipe: str | None = None
     fp8_param_gather: bool | None = None
+    optimizer: Optimizer = ADAM
 
 
 class NamedModel(NamedTuple):

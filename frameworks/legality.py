@@ -13,7 +13,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.framework import Framework
-from frameworks.physics import degrees, memory, pipeline, switches
+from frameworks.physics import degrees, memory, optimizers, pipeline, switches
 from frameworks.registry import FRAMEWORKS, cautions_of, parse_target
 from frameworks.rule import Mask, Rule
 from frameworks.target import ANY, Target
@@ -24,6 +24,7 @@ PHYSICS: tuple[Rule, ...] = (
     *degrees.OPTION_RULES,
     *pipeline.OPTION_RULES,
     *memory.RULES,
+    *optimizers.RULES,
     *switches.RULES,
 )
 

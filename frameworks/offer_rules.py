@@ -91,6 +91,18 @@ def recipe_rule(name: str, source: str, framework: str, *offered: str) -> Rule:
     )
 
 
+def optimizer_rule(name: str, source: str, framework: str, *offered: str) -> Rule:
+    """A framework is priced with the given optimizers only."""
+    return Rule(
+        name,
+        source,
+        Sentence("optimizer is {}", either(offered)),
+        lambda w, b: every_row(b, w.training.optimizer.name not in offered),
+        lambda w, s: Sentence("{} is known with {}, not with {}", framework, either(offered), w.training.optimizer.name),
+        job_only=True,
+    )
+
+
 def task_rule(name: str, source: str, framework: str, *tasks: Task) -> Rule:
     """A framework's program runs the given tasks only; another would train all weights from random ones."""
     return Rule(

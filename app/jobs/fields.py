@@ -10,6 +10,7 @@ from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.sweep import SweepSection
+from cost_models.shapes.optimizers import OPTIMIZERS, TpMode
 from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.residual import RESIDUALS
@@ -63,6 +64,7 @@ MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next o
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
 MAX_ADAPTER_RANK = 4096
+MAX_NS_STEPS = 100
 TASK_NAMES = {"sft_full": Task.SFT}  # other names of tasks
 TASKS = (*Task, *TASK_NAMES)
 MAX_REFINE_TRIALS = 10_000  # each may be simulated
@@ -180,6 +182,17 @@ class TrainingSection(Section):
     reference: Annotated[str, OneOf(*Reference)] | None = Field(
         default=None,
         description="of dpo: model, whose forward runs in every step, or precomputed log-probabilities; default: model",
+    )
+    optimizer: Annotated[str, OneOf(*OPTIMIZERS)] | None = Field(
+        default=None, description="adam, the default; muon of the layers' matrices, with adam for the rest; sgd with momentum"
+    )
+    muon_tp_mode: Annotated[str, OneOf(*TpMode)] | None = Field(
+        default=None,
+        description="of muon: a matrix that tp divides is orthogonalised part by part (blockwise, the default), whole on every "
+        "rank (duplicated), or by all ranks together (distributed)",
+    )
+    muon_num_ns_steps: int | None = Field(
+        default=None, ge=1, le=MAX_NS_STEPS, description="of muon: Newton-Schulz steps; default 5"
     )
 
 

@@ -30,12 +30,14 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
+from app.jobs.optimizer import job_optimizer, optimizer_fields
 from app.jobs.precision import resolved_precision, with_usual_recipe, without_effect
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
 from app.jobs.task import check_precision, task_fields, training_task
 from app.jobs.written_numbers import with_numbers
+from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
@@ -159,7 +161,8 @@ def parse_job(
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     profile = in_nodes_of(profile, cluster_section.devices_per_node or profile.devices_per_node)
     task = training_task(training_section, model, assumed)
-    training = _training(training_section, task, preset, profile, labels, assumed)
+    optimizer = job_optimizer(training_section, task, model)
+    training = _training(training_section, task, optimizer, preset, profile, labels, assumed)
     training = replace(training, **expert_load(training_section, model, folder, labels, assumed, warnings))
     workload = Workload(
         model=model,
@@ -289,6 +292,7 @@ def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
 def _training(
     section: TrainingSection,
     task: TrainingTask,
+    optimizer: Optimizer,
     preset: Preset | None,
     profile: HardwareProfile,
     labels: Mapping[str, str],
@@ -335,6 +339,7 @@ def _training(
         precision=precision,
         fp8_recipe=recipe,
         task=task,
+        optimizer=optimizer,
         train_tokens=resolved("train_tokens", section.train_tokens),
         mean_squared_length_fraction=section.mean_squared_length_fraction,
     )
@@ -404,7 +409,8 @@ def _resolved(
             expert_counts=counts_to_lists(training.expert_counts),
             router_balance=None if spread is None or spread.assumed else spread.balance.value,
         )
-        | task_fields(training.task),
+        | task_fields(training.task)
+        | optimizer_fields(training.optimizer),
         "software": _section(SoftwareSection, workload.software, calibration=calibration, **listed_options(workload.software)),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
@@ -418,5 +424,6 @@ def _resolved(
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:
     """The fields of a section from ``others`` or ``resolved``; fields without effect on prices are in neither."""
     values = {**vars(resolved), **others}
-    values.pop("task", None)  # several fields say it
+    values.pop("task", None)  # several fields say it, and others the optimizer
+    values.pop("optimizer", None)
     return {name: values[name] for name in kind.model_fields if name in values}

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
+from app.jobs.optimizer import optimizer_fields
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
 from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
@@ -278,6 +279,7 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
             **({} if read.fp8_param_gather is None else {"fp8_param_gather": read.fp8_param_gather}),
             **({} if read.router_balance is None else {"router_balance": read.router_balance}),
             **task_fields(read.task),
+            **optimizer_fields(read.optimizer),
         },
         "software": software,
     }

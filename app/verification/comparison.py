@@ -61,6 +61,9 @@ def compared(
     rows.append(row("peak", "", "bytes", peak, float(predicted.peak_bytes[pipeline_rank]), PEAK))
     forward = sum(value for name, value in counted.flops.items() if name.startswith("forward/"))
     rows.append(row("forward", "", "FLOPs", forward, float(predicted.forward_flops[pipeline_rank]), FLOPS))
+    optimizer = counted.flops.get("optimizer/matmul", 0)
+    if optimizer or predicted.optimizer_flops.any():
+        rows.append(row("optimizer", "", "FLOPs", optimizer, float(predicted.optimizer_flops[pipeline_rank]), FLOPS))
     totals: dict[str, float] = dict.fromkeys(sent_bytes, 0.0)
     others: dict[str, float] = {}
     for call in counted.calls:

@@ -19,6 +19,7 @@ NAMES = {
     "held between passes": Sentence("held between passes"),
     "peak": Sentence("peak"),
     "forward": Sentence("forward"),
+    "optimizer": Sentence("optimizer"),
     "sent": Sentence("sent"),
 }
 

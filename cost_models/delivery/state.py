@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, moment_bytes
+from cost_models.memory.whole_tensors import matrix_fraction
 from cost_models.shapes.adapters import adapter_parameters
 from cost_models.shapes.layer_keys import data_parallel_sizes
 from cost_models.shapes.parameters import num_parameters
@@ -25,7 +26,7 @@ class SavedState:
 
 
 def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> SavedState:
-    """Bytes to save: 16-bit weights, master weights and Adam's moments of all trained parameters, once.
+    """Bytes to save: 16-bit weights, master weights and moments of all trained parameters, once.
 
     Frozen weights are saved with them, as they are stored [mindspeed-llm, checkpointing.py].
 
@@ -34,7 +35,10 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     """
     batch = StrategyBatch.of([strategy])
     fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
-    bytes_each = (0.0 if fp32 else WEIGHT_BYTES) + MASTER_BYTES + float(moment_bytes(batch)[0])
+    rules = workload.training.optimizer.rules
+    fewer = 1.0 - rules.matrix_moments / rules.moments
+    moments = float(moment_bytes(workload, batch)[0]) * (1.0 - fewer * matrix_fraction(workload))
+    bytes_each = (0.0 if fp32 else WEIGHT_BYTES) + MASTER_BYTES + moments
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
     held, task = group.sharded.trained, workload.training.task
     dense, experts = data_parallel_sizes(batch)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.memory.whole_tensors import Taken, WholeTensors
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
+from cost_models.shapes.optimizers import ADAM
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.precision import Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
@@ -51,6 +53,8 @@ class ModelStates:
     moments: Floats
     gradient_copies: Floats  # FP32 copy of the gradient shard, from the optimizer's start to the next zero_grad
     swapped: Floats  # states that live in host memory
+    uneven: Floats  # bytes beyond an even division, where tensors stay whole
+    working: Floats  # bytes to orthogonalise a matrix
 
     @property
     def total(self) -> Floats:
@@ -67,9 +71,10 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
 
 
-def moment_bytes(batch: StrategyBatch) -> Floats:
-    """Bytes of Adam's two moments for one parameter, ``[n]``."""
-    return np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
+def moment_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Bytes of the optimizer's moments for one parameter, ``[n]``: of Adam two; of an orthogonalised matrix there are fewer."""
+    share = workload.training.optimizer.rules.moments / ADAM.rules.moments
+    return share * np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
 
 
 def apart_from_embedding(num_stages: IntColumn, schedule: IntColumn, mtp_before_head: IntColumn) -> NDArray[np.bool_]:
@@ -244,8 +249,10 @@ def model_states(
     parameters: StageParameters,
     trained: StageParameters | None = None,
     quantised: tuple[Floats, Floats] | None = None,
+    whole: WholeTensors | None = None,
+    rank: Taken = Taken.FULLEST,
 ) -> ModelStates:
-    """Bytes of weights, gradients, master copies and Adam moments on each rank, ``[stage, n]``. [B]
+    """Bytes of weights, gradients, master copies and moments on each rank, ``[stage, n]``. [B]
 
     Without sharding 2 + g + 12 bytes a parameter. The distributed optimizer divides the 12 by D = dp cp (experts: their own
     replicas). ZeRO-2 also divides the gradients if they are scattered at once, and ZeRO-3 divides all [rajbhandari2020, figure 1;
@@ -265,12 +272,18 @@ def model_states(
     Frozen weights have neither gradients nor optimizer states, and no copy in FP32: 2 bytes a parameter, less if they are
     quantised. Only ZeRO-3 divides them. A reference model is frozen weights of the same number.
 
+    Where matrices are orthogonalised, a rank has the states of whole tensors.
+
     Parameters
     ----------
     trained
         From ``trained_parameters``. ``None``: all of ``parameters``.
     quantised
         From ``quantised_parameters``. ``None``: none.
+    whole
+        From ``whole_tensors``. ``None``: no tensor stays whole.
+    rank
+        Of those that share whole tensors.
     """
     trained = trained or parameters
     dense_shards, expert_shards = shard_sizes(batch)
@@ -306,12 +319,33 @@ def model_states(
         weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)
 
     scattered = scatters_each_micro_batch(workload, batch)
-    master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
-    return ModelStates(
+    rules = workload.training.optimizer.rules
+    of_experts = trained.experts * (rules.matrix_moments / rules.moments)
+    master, moments = shared(master_bytes, 1), divided(trained.dense, of_experts, 1) * moment_bytes(workload, batch)
+    states = ModelStates(
         weights=weights,
         gradients=np.where(scattered, shared(g, 1), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
         gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
+        uneven=np.zeros_like(master),
+        working=np.zeros_like(master),
+    )
+    return states if whole is None else _of_whole_tensors(workload, states, master_bytes, whole, rank)
+
+
+def _of_whole_tensors(
+    workload: Workload, states: ModelStates, master_bytes: Floats, whole: WholeTensors, rank: Taken
+) -> ModelStates:
+    """The states where a rank has those of whole tensors, ``[stage, n]``; ``states`` are divided evenly."""
+    optimizer, owned = workload.training.optimizer, whole.owned(rank)
+    master, moments = master_bytes * owned, whole.moment_bytes(optimizer.rules, rank)
+    return replace(
+        states,
+        master=master,
+        moments=moments,
+        gradient_copies=np.where(states.gradient_copies > 0.0, GRADIENT_BYTES * owned, 0.0),
+        uneven=master + moments - states.master - whole.moment_bytes(optimizer.rules, Taken.MEAN),
+        working=whole.working_bytes(optimizer.tp_mode),
     )

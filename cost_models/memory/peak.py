@@ -326,9 +326,17 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     return buffers
 
 
-def optimizer_transient_bytes(trained: StageParameters, states: ModelStates) -> Floats:
-    """Bytes that the optimizer holds besides model states while it runs. ``[stage, n]``"""
-    held: Floats = FP32_BYTES * trained.largest_shard + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+def optimizer_transient_bytes(workload: Workload, batch: StrategyBatch, trained: StageParameters, states: ModelStates) -> Floats:
+    """Bytes that the optimizer holds besides model states while it runs. ``[stage, n]``
+
+    Whole tensors are gathered into new ones, unless the next forward gathers them [megatron-0.19, layer_wise_optimizer.py].
+    """
+    of_tensor = np.maximum(FP32_BYTES * trained.largest_shard, states.working)
+    held: Floats = of_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    if workload.training.optimizer.rules.orthogonalises:
+        at_once = (batch.zero_stage > 0) & ~batch.has(Feature.OVERLAP_PARAM_GATHER)
+        gathered = np.where(at_once, WEIGHT_BYTES * np.maximum(trained.dense, trained.experts), 0.0)
+        held = np.maximum(held, gathered + states.gradient_copies)
     return held
 
 
@@ -375,7 +383,7 @@ def memory_estimate(
     working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained)
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
-    optimizer = optimizer_transient_bytes(trained, states)
+    optimizer = optimizer_transient_bytes(workload, batch, trained, states)
     in_backward = activations >= optimizer
     buffers = module_buffers(workload, batch, stages, held.activations[0])
     steady = states.total + buffers

@@ -234,6 +234,7 @@ class SoftwareTraits:
     usual_fp8_recipe : recipe that its scripts for 8 bits ask for, and its launch files here. ``None``: the framework's default.
     copies_by_group : each group of operators copies to the host what it saves for its backward, so what two groups save is copied
         twice [megatron-0.19, fine_grained_activation_offload.py].
+    joins_experts : with grouped matmuls the experts of a rank are one matrix [megatron-0.12, experts.py, GroupedMLP].
     releases : the releases between which device time differs; ``None``: not known.
     """
 
@@ -278,6 +279,7 @@ class SoftwareTraits:
     own_eight_bit_layers: bool = False
     usual_fp8_recipe: str | None = None
     copies_by_group: bool = False
+    joins_experts: bool = False
     releases: Ladder | None = None
 
 
@@ -343,6 +345,7 @@ STACKS = {  # the first stack for a kind of devices is the default there
             gathers_once_year=2025.75,
             own_eight_bit_layers=True,
             usual_fp8_recipe="mxfp8",
+            joins_experts=True,
             releases=MINDSPEED_LLM,
         ),
     ),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import ExpertSpread, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.optimizers import ADAM, Optimizer
 from cost_models.shapes.precision import EIGHT_BITS, RECIPES, Recipe
 from cost_models.shapes.residual import RESIDUALS, Residual
 from cost_models.shapes.router_balance import RouterBalance
@@ -223,6 +224,7 @@ class TrainingJob:
     expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
     task: TrainingTask = PRETRAIN
+    optimizer: Optimizer = ADAM
 
     @property
     def recipe(self) -> Recipe | None:

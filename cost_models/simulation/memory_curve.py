@@ -134,7 +134,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
         ranks[step.rank].run(step.task.kind, step.task.chunk, step.task.backward[0], start_s, end_s)
         ends_s[step.rank] = end_s
     reduced_s = [end_s + reduce_s for end_s, reduce_s in zip(ends_s, played.reduce_s.tolist(), strict=True)]
-    transient = peak.optimizer_transient_bytes(sharded.trained, sharded.states)[:, 0].tolist()
+    transient = peak.optimizer_transient_bytes(workload, batch, sharded.trained, sharded.states)[:, 0].tolist()
     copies = sharded.states.gradient_copies[:, 0].tolist()
     for rank, memory in enumerate(ranks):
         begin_s = reduced_s[rank] if shape.schedule.rules.overlaps_steps else max(reduced_s)

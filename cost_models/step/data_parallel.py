@@ -16,6 +16,7 @@ from cost_models.memory.model_states import (
     scatters_each_micro_batch,
     table_copies,
 )
+from cost_models.memory.whole_tensors import WholeTensors
 from cost_models.network.collectives import all_gather_s, all_reduce_s, hybrid_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
@@ -25,6 +26,7 @@ from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from cost_models.step.orthogonalising import update_s
 
 # HBM traffic a parameter of Adam without its moments: gradient and master are read, master and weight written.
 UPDATE_BYTES = 3 * FP32_BYTES + ELEMENT_BYTES
@@ -78,7 +80,8 @@ def gradient_exchange(
     times); P parameters on the rank, D' = dp cp, for experts tp cp dp / (ep etp). From ZeRO-2 on D' are the ranks that share a
     state, and their shards are all-reduced over the groups of them. Megatron-Core has one optimizer for dense
     parameters and one for experts that are apart (ep > 1). After its update each gathers the parameters of both, unless the
-    gather waits for the next forward [megatron-0.12, distrib_optimizer.py].
+    gather waits for the next forward [megatron-0.12, distrib_optimizer.py]. Ranks that update whole tensors need whole gradients,
+    which are all-reduced [megatron-0.19, layer_wise_optimizer.py].
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     keeps = keeps_whole_stages(workload, batch)
@@ -99,8 +102,9 @@ def gradient_exchange(
     weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
+    summed = gather if not _takes_whole_tensors(workload) else all_gather_s(g * held, ranks, strides, network).sum(axis=0)
     return GradientExchange(
-        reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
+        reduce_s=scatter * times + np.where(unsharded | _takes_whole_tensors(workload), summed, 0.0),
         gather_s=np.where(unsharded, 0.0, gather * gathers),
         sums_s=sums_s,
         num_reductions=times,
@@ -109,9 +113,19 @@ def gradient_exchange(
     )
 
 
+def _takes_whole_tensors(workload: Workload) -> bool:
+    """Whether ranks update whole tensors, for which gradients are all-reduced."""
+    return workload.training.optimizer.rules.orthogonalises
+
+
 def _gathers_twice(workload: Workload) -> bool:
-    """Whether the optimizers of experts and of all other parameters each gather the parameters of both."""
+    """Whether the optimizers of experts and of all other parameters each gather the parameters of both.
+
+    One that takes whole tensors has both.
+    """
     traits = workload.software_traits
+    if _takes_whole_tensors(workload):
+        return False
     return traits.each_optimizer_gathers and not workload.software.has_since(traits.gathers_once_year)
 
 
@@ -224,19 +238,32 @@ def exposed_exchange_s(
     return exposed, np.maximum(whole - exposed, 0.0)
 
 
-def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
+def optimizer_s(
+    workload: Workload,
+    batch: StrategyBatch,
+    parameters: StageParameters,
+    device: Device,
+    network: Network | None = None,
+    whole_tensors: WholeTensors | None = None,
+) -> Floats:
     """Seconds a step of the optimizer, ``[stage, n]``: Adam on the rank's shard, gradient norm and clip.
 
-    Under swap-optimizer the host link can be slower than Adam.
+    Under swap-optimizer the host link can be slower than Adam. Matrices that are orthogonalised take the time of the rank that
+    has most of them (``whole_tensors``); the network is for theirs alone.
     """
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
     # The gradient norm reads the gradients that the rank keeps: its shard from ZeRO-2 on, or where nothing is added up.
     keeps_shard = (batch.zero_stage >= 2) | scatters_each_micro_batch(workload, batch)
     held = np.where(keeps_shard, shard, parameters.dense + parameters.experts)
-    moments = moment_bytes(batch)  # read and written; swapped moments are also copied in and out
+    moments = moment_bytes(workload, batch)  # read and written; swapped moments are also copied in and out
     # FP32 weights are their own master, and nothing else is written.
     updated = UPDATE_BYTES - (ELEMENT_BYTES if workload.training.precision == "fp32" else 0)
+    if whole_tensors is not None and network is not None:
+        bytes_each = updated + float(2.0 * moments[0])
+        optimizer, none = workload.training.optimizer, state_s(bytes_each, device)
+        whole = whole_tensors.of_rank(lambda each: update_s(each, optimizer, device, network, bytes_each), float(none))
+        return whole + state_s(NORM_BYTES * held, device)
     update = state_s((updated + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s

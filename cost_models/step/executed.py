@@ -11,11 +11,13 @@ from cost_models.layer.activations import layer_activations
 from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.memory.losses import loss_bytes
 from cost_models.memory.peak import held_activations
+from cost_models.memory.whole_tensors import Taken
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import Floats, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import LayerKind, Workload
 from cost_models.step.group_memory import group_memory
+from cost_models.step.orthogonalising import newton_schulz_flops
 from cost_models.step.priced_groups import priced_groups
 
 OUTSIDE_THE_ALLOCATOR = ("allocator_pool", "communicators", "runtime")
@@ -28,7 +30,8 @@ class ExecutedCounts:
     ``layer_bytes`` is what a layer of each kind keeps for its backward of one micro batch. ``held_bytes`` is the most that is
     held between two passes beside the model's states and without the running loss, ``loss_bytes`` what that loss holds, and
     ``peak_bytes`` what the allocator has given out at most, states included. ``forward_flops`` are of the matmuls and causal
-    attention of all micro batches of the step, without router and recompute. ``contents`` tells ranks apart: layers of each kind
+    attention of all micro batches of the step, without router and recompute. States and ``optimizer_flops``, which orthogonalise
+    matrices, are of the first of the ranks that share a state. ``contents`` tells ranks apart: layers of each kind
     and chunk, embedding, head, MTP.
     """
 
@@ -44,6 +47,7 @@ class ExecutedCounts:
     loss_bytes: float
     peak_bytes: Floats
     forward_flops: Floats
+    optimizer_flops: Floats
     contents: tuple[tuple[int, ...], ...]
 
 
@@ -61,7 +65,8 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
     if strategy.sequence_parallel and strategy.tp > 1:  # a buffer for the head's gathered input stays [megatron-0.12, utils.py]
         tokens = workload.training.seq_length * strategy.micro_batch_size / strategy.cp
         between = between + stages.is_last * ELEMENT_BYTES * tokens * workload.model.hidden_size
-    states, layers = sharded.states, held.layers
+    states, layers, optimizer = sharded.states_of_first, held.layers, workload.training.optimizer
+    beyond = sharded.states.total - states.total
     one_loss = layers._replace(losses=np.ones_like(layers.losses), waiting_heads=np.zeros_like(layers.waiting_heads))
 
     def column(values: Floats) -> Floats:
@@ -83,11 +88,12 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
         },
         held_bytes=column(between),
         loss_bytes=float(loss_bytes(workload, batch, one_loss, held.activations[0].input_bytes).max()),
-        peak_bytes=column(memory.peak - outside),
+        peak_bytes=column(memory.peak - outside - beyond),
         forward_flops=_forward_flops(
             workload, strategy, stages.layers.sum(axis=2), stages.layer_kinds, column(stages.is_last), column(stages.is_mtp)
         )
         * float(group.num_microbatches[0]),
+        optimizer_flops=column(sharded.of_matrices(lambda each: newton_schulz_flops(each, optimizer), Taken.FIRST)),
         contents=tuple(tuple(int(value) for value in rank) for rank in contents),
     )
 

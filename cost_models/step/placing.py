@@ -329,7 +329,8 @@ def least_peaks_bytes(priced: PricedBatch) -> Floats:
     """Lower bound in bytes on the fullest rank under any placement, ``[n]``: the mean of all ranks' bytes between steps."""
     least = np.empty(len(priced.batch))
     for rows, group in priced.groups(merge=True, tables=False):
-        kept, ranks = group.sharded.states_of_few.total, group.stages.num_ranks.reshape(-1, 1)
+        states, ranks = group.sharded.states_of_few, group.stages.num_ranks.reshape(-1, 1)
+        kept = states.total - states.uneven  # which add up to the same sum under every placement
         least[rows] = ((ranks * kept).sum(axis=0) / ranks.sum())[group.sharded.of_row]
     return least
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from cost_models.memory.model_states import (
     stage_parameters,
     trained_parameters,
 )
+from cost_models.memory.whole_tensors import Matrix, Taken, Tensors, WholeTensors, stage_tensors, whole_tensors
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, distinct_rows
@@ -91,10 +92,22 @@ class Shardings:
         return trained_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp, self.parameters)
 
     @cached_property
+    def whole(self) -> WholeTensors | None:
+        """Tensors that an optimizer which orthogonalises updates whole."""
+        if not self.workload.training.optimizer.rules.orthogonalises:
+            return None
+        tensors = stage_tensors(self.workload, self.few, tuple(self.stages.layers), *self.stages[1:])
+        return whole_tensors(self.few, tensors, (self.trained.dense, self.trained.experts))
+
+    @cached_property
     def states(self) -> ModelStates:
         """Bytes of weights, gradients and optimizer states."""
+        return self.states_of(Taken.FULLEST)
+
+    def states_of(self, rank: Taken) -> ModelStates:
+        """Those of one of the ranks that share whole tensors."""
         quantised = quantised_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp)
-        return model_states(self.workload, self.few, self.parameters, self.trained, quantised)
+        return model_states(self.workload, self.few, self.parameters, self.trained, quantised, self.whole, rank)
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -113,7 +126,7 @@ class Shardings:
     @cached_property
     def optimizer_s(self) -> Floats:
         """Seconds a step of the optimizer, ``[stage, n]``."""
-        return optimizer_s(self.workload, self.few, self.trained, self.device)
+        return optimizer_s(self.workload, self.few, self.trained, self.device, self.network, self.whole)
 
     def _parameters_of(self, layers: Floats) -> StageParameters:
         return stage_parameters(self.workload, self.few, tuple(layers), *self.stages[1:])
@@ -162,6 +175,23 @@ class ShardedModel:
     def states_of_few(self) -> ModelStates:
         """Bytes of weights, gradients and optimizer states of each distinct sharding."""
         return self._of_stages(self.few.states)
+
+    @property
+    def states_of_first(self) -> ModelStates:
+        """Those of the first of the ranks that share whole tensors."""
+        assert isinstance(self.few, Shardings)
+        return self._gathered(self.few.states_of(Taken.FIRST))
+
+    def of_matrices(self, of_matrix: Callable[[Matrix], Floats], rank: Taken) -> Floats:
+        """What a rank has of a quantity ``[n]`` of the matrices that it orthogonalises, ``[stage, n]``."""
+        assert isinstance(self.few, Shardings)
+        if self.few.whole is None:
+            return np.zeros_like(self.trained.dense)
+
+        def of_tensor(each: Tensors) -> Floats:
+            return sum(map(of_matrix, each.matrices), np.zeros_like(each.elements))
+
+        return self._gathered(self.few.whole.of_rank(of_tensor, 0.0, rank))
 
     @property
     def least_bytes(self) -> tuple[Floats, Floats]:

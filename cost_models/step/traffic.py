@@ -23,6 +23,7 @@ from cost_models.layer.communication import (
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
 from cost_models.memory.model_states import stage_parameters
+from cost_models.memory.whole_tensors import Taken
 from cost_models.network.rank_placement import Group, members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
@@ -30,6 +31,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, LayerKind, Workload
 from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, replicated_sums_s, shared_table_s
+from cost_models.step.orthogonalising import newton_schulz_comm_s
 from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
@@ -96,7 +98,7 @@ def sent_bytes(workload: Workload, strategy: ParallelStrategy, constants: Consta
     network = network_of(workload, constants)
     switch = replace(network.tiers[-1], wiring=Wiring.SWITCH, domain_devices=None)
     flat = _counting(replace(network, tiers=(switch,), symmetric=True), 0)
-    return _per_step(workload, group, ideal, flat)
+    return _per_step(workload, group, ideal, flat, Taken.FIRST)
 
 
 def _group_traffic(name: str, ranks: Group, cluster: Cluster, time_s: Floats, crossed: list[Floats]) -> GroupTraffic:
@@ -121,8 +123,11 @@ def _counting(network: Network, counted: int) -> Network:
     return replace(network, tiers=tuple(tier(i, t) for i, t in enumerate(network.tiers)), call_latency_s=0.0)
 
 
-def _per_step(workload: Workload, group: PricedGroup, constants: Constants, network: Network) -> dict[str, Floats]:
-    """Seconds of each kind of group over a step, ``[stage]``."""
+def _per_step(
+    workload: Workload, group: PricedGroup, constants: Constants, network: Network, rank: Taken = Taken.FULLEST
+) -> dict[str, Floats]:
+    """Seconds of each kind of group over a step, ``[stage]``; ``rank``: of those that share whole tensors."""
+    optimizer = workload.training.optimizer
     keys, _ = layer_keys(workload, group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
     layers, heads = group.layers, group.layers.heads * (1 + group.stages.mtp_layers)
@@ -137,7 +142,8 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
         for name, (once, whole, selected) in _layer(workload, keys, constants, network, kind).items():
             total[name] = total.get(name, 0.0) + held * once + again * whole + (held - again) * selected
     total = {name: passes * each for name, each in total.items()}
-    total["tp"] = total["tp"] + _sums_s(workload, group, network)
+    orthogonalising_s = group.sharded.of_matrices(lambda each: newton_schulz_comm_s(each, optimizer, network), rank)
+    total["tp"] = total["tp"] + _sums_s(workload, group, network) + orthogonalising_s
     for name, exchanged in _gradient_exchange(workload, group, network).items():
         total[name] = total.get(name, 0.0) + exchanged
     sends = pipeline_sends_s(workload, group.batch, network)

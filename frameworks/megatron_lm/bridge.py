@@ -49,7 +49,7 @@ SET: Mapping[str, str] = {
     **_same("train", "micro-batch-size", "global-batch-size"),
     **_same("ddp", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
     **_same("ddp", "overlap-grad-reduce", "overlap-param-gather"),
-    **_same("optimizer", "use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"),
+    **_same("optimizer", "optimizer", "use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"),
     **_same("mixed_precision", "bf16", "fp16", "fp8-param-gather", "fp8-recipe", "reuse-grad-buf-for-mxfp8-param-ag"),
     "fp8-format": "mixed_precision.fp8",
 }

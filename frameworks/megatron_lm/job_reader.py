@@ -20,6 +20,7 @@ from frameworks.megatron_lm import offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
+from frameworks.megatron_lm.optimizer import read_optimizer
 from frameworks.megatron_lm.reader import Reading
 from frameworks.megatron_lm.table import SFT
 from frameworks.model_facts import ModelTable
@@ -83,6 +84,7 @@ class JobReading(Reading):
             task=self.task(),
             fp8_recipe=self.recipe(),
             fp8_param_gather=self.gathers_eight_bits(),
+            optimizer=read_optimizer(self.release, self.value),
         )
 
     def task(self) -> TrainingTask:

@@ -17,6 +17,7 @@ from frameworks.offer_rules import (
     dispatcher_rule,
     model_rule,
     offered_rule,
+    optimizer_rule,
     precision_rule,
     recipe_rule,
     schedule_rule,
@@ -42,6 +43,8 @@ MXFP8_WEIGHTS = Rule(
     lambda w, s: Sentence("{} before core 0.13 gathers weights of mxfp8 in 16 bits, which are priced in 8", NAME),
     job_only=True,
 )
+
+OPTIMIZER = optimizer_rule("megatron_optimizer", "[megatron-0.12, arguments.py]", NAME, "adam", "sgd")
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", Sentence("of {}", NAME))
 
@@ -221,6 +224,13 @@ RECOMPUTE_PLAN = Rule(
 )
 
 TENSOR_PLAN = tensor_plan_rule("megatron_tensor_plan", "[megatron-0.12, arguments.py]", "Megatron")
+SGD_SHARDS = Rule(
+    "megatron_sgd_shards",
+    "[megatron-0.12, distrib_optimizer.py]",
+    Sentence("sgd has no distributed optimizer: zero_stage is 0"),
+    lambda w, b: (b.zero_stage > 0) if w.training.optimizer.name == "sgd" else none_of(b),
+    lambda w, s: Sentence("zero_stage {} with optimizer sgd: the distributed optimizer takes adam alone", s.zero_stage),
+)
 
 # MindSpeed-LLM inherits them.
 FAMILY_RULES = (
@@ -231,5 +241,6 @@ FAMILY_RULES = (
     GROUPED_GEMM_PRECISION,
     PARAM_GATHER,
     SHARED_EXPERT_OVERLAP,
+    SGD_SHARDS,
 )
 RULES = rules_in(globals())

@@ -20,6 +20,7 @@ from frameworks.megatron_lm.rules_0_12 import (
     CP_SEQUENCE,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
+    SGD_SHARDS,
     ULYSSES_QUERY_GROUPS,
     ZERO_SHARD,
 )
@@ -215,5 +216,6 @@ SHARED = (
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
     OFFLOAD,
+    SGD_SHARDS,
 )  # imported rules of earlier releases
 RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED, *bridge_rules.RULES)

@@ -32,6 +32,7 @@ from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.job_reader import GATHERS, REUSES_BUFFER
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
+from frameworks.megatron_lm.optimizer import optimizer_arguments
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
 from frameworks.megatron_lm.script import RESUMES
 from frameworks.megatron_lm.table import SFT, has_deepep
@@ -65,6 +66,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **balance_arguments(dialect.release, workload),
         **(selective_recompute(table, s.recompute_modules) if s.recompute is Recompute.SELECTIVE else full_recompute(s)),
         **offload.arguments_of(model, s.tensor_plan),
+        **optimizer_arguments(workload),
         **where(s.zero_stage, "use-distributed-optimizer"),
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),

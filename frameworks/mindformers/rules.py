@@ -21,7 +21,15 @@ from frameworks.fixed import Fixed
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.selection import is_selected
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
-from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule, two_norms_rule
+from frameworks.offer_rules import (
+    dispatcher_rule,
+    offered_rule,
+    optimizer_rule,
+    precision_rule,
+    schedule_rule,
+    task_rule,
+    two_norms_rule,
+)
 from frameworks.physics.memory import module_names
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, has_effect, none_of, num_microbatches, rules_in
@@ -32,6 +40,7 @@ NAME = "MindFormers"
 TASK = task_rule("mindformers_task", "[mindformers-1.8, config_args.py]", NAME, Task.PRETRAIN)
 
 PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
+OPTIMIZER = optimizer_rule("mindformers_optimizer", "[mindformers-1.8, adamw.py]", NAME, "adam")
 MODEL = Rule(
     "mindformers_model",
     "[mindformers-1.8, models; mindformers-1.8, gpt_layer_specs.py]",

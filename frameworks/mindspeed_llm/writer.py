@@ -26,6 +26,7 @@ from frameworks.megatron_lm.arguments import (
     where,
 )
 from frameworks.megatron_lm.balance import balance_arguments, balance_notes
+from frameworks.megatron_lm.optimizer import optimizer_arguments
 from frameworks.megatron_lm.script import RESUMES
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
@@ -62,6 +63,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **task_arguments(workload),
         **balance_arguments(RELEASE, workload),
         **_recompute(s),
+        **optimizer_arguments(workload),
         **where(s.zero_stage, "use-distributed-optimizer"),
         # As in MindSpeed-LLM's examples; its layers of Transformer Engine are for 8 bits.
         "transformer-impl": "transformer_engine" if workload.training.precision in EIGHT_BITS else "local",

@@ -15,7 +15,7 @@ from frameworks.fixed import Fixed
 from frameworks.fully_sharded import stack_rule, whole_layers_rule
 from frameworks.mindspeed_llm_fsdp2.families import CONTEXT_PARALLEL, KNOWN, is_trained, why_not_trained
 from frameworks.mindspeed_llm_fsdp2.table import STACK, TABLE
-from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, task_rule
+from frameworks.offer_rules import dispatcher_rule, offered_rule, optimizer_rule, precision_rule, task_rule
 from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, either, every_row, rules_in
@@ -25,6 +25,7 @@ _MESH = "[mindspeed-llm, fsdp2/distributed/parallel_state.py:97]"
 
 TASK = task_rule("mindspeed_fsdp2_task", "[mindspeed-llm, fsdp2/utils/arguments.py:583]", NAME, Task.PRETRAIN, Task.SFT)
 PRECISION = precision_rule("mindspeed_fsdp2_precision", "[mindspeed-llm, fsdp2/utils/arguments.py:444]", NAME, "bf16")
+OPTIMIZER = optimizer_rule("mindspeed_fsdp2_optimizer", "[mindspeed-llm, fsdp2/optim/optimizer.py]", NAME, "adam")
 MODEL = Rule(
     "mindspeed_fsdp2_model",
     "[mindspeed-llm, fsdp2/models/model_factory.py:106; mindspeed-llm, fsdp2/models/model_registry.py:25]",

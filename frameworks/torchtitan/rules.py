@@ -21,7 +21,7 @@ from frameworks import fully_sharded
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
 from frameworks.fully_sharded import checkpoints, stack_rule, whole_layers_rule
-from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule
+from frameworks.offer_rules import dispatcher_rule, offered_rule, optimizer_rule, precision_rule, schedule_rule, task_rule
 from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
@@ -34,6 +34,7 @@ NAME = "torchtitan"
 
 TASK = task_rule("torchtitan_task", "[torchtitan-0.2, train.py:117]", NAME, Task.PRETRAIN)
 PRECISION = precision_rule("torchtitan_precision", "[torchtitan-0.2, job_config.py:282]", NAME, "bf16")
+OPTIMIZER = optimizer_rule("torchtitan_optimizer", "[torchtitan-0.2, job_config.py]", NAME, "adam")
 MODEL = Rule(
     "torchtitan_model",
     "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py]",

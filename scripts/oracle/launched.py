@@ -47,7 +47,10 @@ def verified(case: Case, release: str, counts: dict[str, Any]) -> VerificationDo
     return verification_document(parse_job(job_of(case, release)), lambda _question: found, None, [])
 
 
-NAMES = {"weights": "weights", "gradients": "gradients", "master": "master", "moments": "moments", "forward": "forward FLOPs"}
+NAMES = {
+    **{name: name for name in ("weights", "gradients", "master", "moments")},
+    **{name: f"{name} FLOPs" for name in ("forward", "optimizer")},
+}
 
 
 def rows(case: Case, release: str, counts: dict[str, Any]) -> Iterator[Row]:

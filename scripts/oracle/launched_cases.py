@@ -22,13 +22,15 @@ def case(
     devices: int = 8,
     switches: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    training: dict[str, Any] | None = None,
     **plan: Any,
 ) -> Case:
     """A plan of 4,096 tokens a micro batch; ``modules`` are recomputed, ``switches`` on and ``without`` off."""
     recompute = {"recompute": {"granularity": "selective", "modules": list(modules)}} if modules else {}
     features = dict.fromkeys(switches, True) | dict.fromkeys(without, False)
     strategy = {"tp": 1, "pp": 1, "micro_batch_size": 1, "switches": features} | plan | recompute
-    return {"name": f"{name}: {model}", "model": model, "devices": devices, "strategy": strategy, "releases": releases}
+    case: Case = {"name": f"{name}: {model}", "model": model, "devices": devices, "strategy": strategy, "releases": releases}
+    return case | {"training": training or {}}
 
 
 def job_of(case: Case, release: str) -> dict[str, Any]:
@@ -37,12 +39,13 @@ def job_of(case: Case, release: str) -> dict[str, Any]:
     return {
         "model": model_to_mapping(replace(model, num_layers=LAYERS[case["model"]])),
         "cluster": {"hardware": "h100-sxm-80gb", "num_devices": case["devices"]},
-        "training": {"seq_length": 4096, "global_batch_size": 64 * case["devices"]},
+        "training": {"seq_length": 4096, "global_batch_size": 64 * case["devices"]} | case["training"],
         "software": {"stack": "megatron-lm", "target": f"megatron-lm@{release}"},
         "strategy": case["strategy"],
     }
 
 
+MUON = {"optimizer": "muon"}
 FLEX, PLAIN = ({"moe_dispatcher": name} for name in ("two_level", "alltoall"))
 BESIDE = ("moe_shared_expert_overlap",)
 NORMS, ACT = "layernorm", "mlp_act"
@@ -76,6 +79,16 @@ SECTIONS = {
         *(case(f"all-to-all, tp {tp}", GLM, tp=tp, ep=4, switches=BESIDE, releases=NEWEST, **PLAIN) for tp in (1, 2, 4)),
         case("DeepEP, tp 2", GLM, tp=2, ep=4, switches=BESIDE, releases=NEWEST, **FLEX),
         case("DeepEP, norms, tp 4", DEEPSEEK, NORMS, tp=4, ep=8, switches=BESIDE, releases=NEWEST, **FLEX),
+    ],
+    "Muon": [
+        *(
+            case(f"{mode}, tp 2", LLAMA, tp=2, training={**MUON, "muon_tp_mode": mode}, releases=NEWEST)
+            for mode in ("blockwise", "duplicated", "distributed")
+        ),
+        case("no sharding", LLAMA, tp=2, zero_stage=0, training=MUON, releases=NEWEST),
+        case("pp 2", LLAMA, tp=2, pp=2, training={**MUON, "muon_num_ns_steps": 3}, releases=NEWEST),
+        case("experts, tp 2 ep 4", QWEN, tp=2, ep=4, training=MUON, releases=NEWEST, **PLAIN),
+        case("latent attention, tp 2", DEEPSEEK, tp=2, ep=8, training=MUON, releases=NEWEST, **PLAIN),
     ],
 }
 CASES = [each for section in SECTIONS.values() for each in section]

@@ -28,7 +28,7 @@ LAUNCHED_COLUMNS = {
     ("states", "模型状态"): ("parameters", "weights", "gradients", "master", "moments"),
     ("layer", "单层激活"): ("dense layer", "moe layer"),
     ("held", "各遍之间"): ("held",),
-    ("FLOPs", "FLOPs"): ("forward FLOPs",),
+    ("FLOPs", "FLOPs"): ("forward FLOPs", "optimizer FLOPs"),
     **{(name.upper(), name.upper()): (f"{name} bytes",) for name in ("tp", "cp", "ep")},
     ("DP", "DP"): ("dp bytes", "expert_dp bytes"),
     ("PP", "PP"): ("pp bytes",),
@@ -46,6 +46,7 @@ SECTION_NAMES = {
     "Recompute by module": "按模块重计算",
     "Dispatchers and grouped experts": "分发器与分组专家",
     "Overlapped shared experts": "重叠的共享专家",
+    "Muon": "Muon",
 }
 
 

@@ -36,6 +36,7 @@ JOBS = (
     f"{PLAIN} --multi-latent-attention --q-lora-rank 32 --kv-lora-rank 16 --qk-head-dim 16 --qk-pos-emb-head-dim 16 "
     "--v-head-dim 16 --enable-dsa-indexer --index-n-heads 4 --index-head-dim 16 --index-topk 64 --use-flash-attn "
     "--position-embedding-type rope --spec mindspeed_llm.tasks.models.spec.deepseek_spec layer_spec",
+    f"{PLAIN} --swiglu --position-embedding-type rope --optimizer muon --use-distributed-optimizer",
     f"{PLAIN} --window-size 64,0 --exp-avg-dtype bf16 --position-embedding-type rope --swiglu "
     "--moe-router-load-balancing-type none",
 )
@@ -67,7 +68,7 @@ def answer(framework: Framework, words: list[str]) -> object:
         read = framework.read_job(words, 32)
     except (ReadingError, ValueError) as error:
         return str(error)
-    said = (read.not_understood, read.unread, read.router_balance, read.fp8_recipe, read.fp8_param_gather)
+    said = (read.not_understood, read.unread, read.router_balance, read.fp8_recipe, read.fp8_param_gather, read.optimizer)
     return (read.model, read.strategy, read.precision, read.seq_length, read.global_batch_size, *said)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.model_constants import RopeScaling
+from cost_models.shapes.optimizers import Optimizer, TpMode
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -253,6 +254,30 @@ def test_optimizer_sharding() -> None:
     assert "--swap-optimizer" in flags(mindspeed.arguments(job(), swapped))
     reused = replace(FLAT, features=DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM)
     assert "--reuse-fp32-param" in flags(mindspeed.arguments(job(), reused))
+
+
+@pytest.mark.parametrize(
+    ("target", "family"), [("megatron-lm@0.12", "nvidia"), ("megatron-lm@0.19", "nvidia"), ("mindspeed-llm@master", "ascend")]
+)
+@pytest.mark.parametrize(
+    "optimizer",
+    [Optimizer(), Optimizer("sgd"), Optimizer("muon"), Optimizer("muon", TpMode.DUPLICATED, 7)],
+    ids=lambda each: f"{each.name}-{each.tp_mode}",
+)
+def test_the_optimizer_is_written_and_read_back_or_refused(target: str, family: str, optimizer: Optimizer) -> None:
+    made, framework = job(family=family), BY_LABEL[target]
+    made = replace(made, training=replace(made.training, optimizer=optimizer))
+    plan = replace(FLAT, zero_stage=int(optimizer.name != "sgd"))
+    plan = replace(plan, features=plan.features if plan.zero_stage else plan.features & ~Feature.OVERLAP_PARAM_GATHER)
+    if optimizer.name == "muon" and target == "megatron-lm@0.12":
+        assert [each.rule for each in violations(made, plan, framework.target)] == ["megatron_optimizer"]
+        return
+    assert violations(made, plan, framework.target) == ()
+    written = framework.write(made, plan)
+    named = [name for name in flags(written) if name == "--optimizer" or name.startswith("--muon")]
+    assert len(named) == {"adam": 0, "sgd": 1, "muon": 3}[optimizer.name]
+    back = framework.read_job(written.arguments, 64)
+    assert (back.optimizer, back.unread) == (optimizer, ())
 
 
 def test_moments_in_16_bits_are_written_with_the_optimizer_that_has_them() -> None:

@@ -45,6 +45,7 @@ from tests.unit.frameworks.legality_cases import (
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.mindspeed_fsdp2_cases import FSDP2
 from tests.unit.frameworks.mindspeed_fsdp2_cases import JOBS as FSDP2_JOBS
+from tests.unit.frameworks.optimizer_cases import OPTIMIZER_JOBS, OPTIMIZERS
 from tests.unit.frameworks.packed_sample_cases import PACKED_SAMPLES
 from tests.unit.frameworks.precision_cases import EIGHT_BIT_JOBS, EIGHT_BITS
 from tests.unit.frameworks.tensor_plan_cases import TENSOR_PLANS
@@ -60,7 +61,7 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
 
 @pytest.mark.parametrize(
     ("rule", "target", "workload", "legal", "illegal", "words"),
-    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *TENSOR_PLANS, *BRIDGE, *EIGHT_BITS],
+    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *TENSOR_PLANS, *BRIDGE, *EIGHT_BITS, *OPTIMIZERS],
 )
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
@@ -72,7 +73,8 @@ def test_each_rule_tells_legal_from_illegal(
 
 
 @pytest.mark.parametrize(
-    ("rule", "target", "kept", "lost", "words"), [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS, *BRIDGE_JOBS, *EIGHT_BIT_JOBS]
+    ("rule", "target", "kept", "lost", "words"),
+    [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS, *BRIDGE_JOBS, *EIGHT_BIT_JOBS, *OPTIMIZER_JOBS],
 )
 def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: Workload, lost: Workload, words: str) -> None:
     plan = FLAT if kept.model.moe is None else MIXTURE_PLAN
@@ -82,7 +84,7 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 def test_every_rule_has_a_case() -> None:
     cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES, *TENSOR_PLANS]
-    cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS]
+    cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS, *OPTIMIZERS, *OPTIMIZER_JOBS]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
 

@@ -89,7 +89,8 @@ def test_what_no_layer_specification_honours_is_not_there() -> None:
     ("text", "words"),
     [
         ("--swap-layer-input", "swap-layer-input: it changes step time and memory"),
-        ("--optimizer muon", "optimizer: it changes step time and memory"),
+        ("--optimizer dist_muon", "optimizer: it changes step time and memory"),
+        ("--optimizer muon --muon-scalar-optimizer lion", "muon-scalar-optimizer: it changes step time and memory"),
         ("--lora-target-modules linear_qkv linear_proj", "lora-target-modules: it decides which weights are trained"),
         ("--enable-dsa-indexer --index-topk-freq 4", "index-topk-freq: it makes another model"),
         ("--use-sparse-flash-attn", "use-sparse-flash-attn: it is priced only where both stand, --enable-mla-absorb and --use"),

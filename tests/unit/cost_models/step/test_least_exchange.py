@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.strategy import ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, Task, TrainingTask
@@ -61,6 +62,8 @@ def pipelines(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy], list[P
     made = on_slow_network(workload(model, global_batch_size=64, target="any"), draw(st.sampled_from((1.0, 30.0, 300.0))))
     if draw(st.booleans()) and not model.moe:
         made = replace(made, training=replace(made.training, task=ADAPTED))
+    elif draw(st.booleans()):
+        made = replace(made, training=replace(made.training, optimizer=Optimizer("muon")))
     drawn = draw(st.lists(placements(model.num_layers, pp, vpp), min_size=1, max_size=3))
     return made, plans, [Placement(layout, before if model.mtp_num_layers else 0) for layout, before in drawn]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cost_models.constants import prior_constants
+from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.strategy import ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.workload import ModelShape
 from cost_models.step.composition import estimate
@@ -23,8 +24,10 @@ PREDICTING = replace(MOE, name="predicting", num_layers=8, mtp_num_layers=1)
     "model", [replace(DENSE, num_layers=8), replace(MOE, num_layers=8), PREDICTING], ids=lambda each: each.name
 )
 @pytest.mark.parametrize(("pp", "vpp"), [(2, 1), (4, 1), (2, 2)])
-def test_no_placement_needs_less_than_the_mean_of_what_ranks_keep(model: ModelShape, pp: int, vpp: int) -> None:
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_no_placement_needs_less_than_the_mean_of_what_ranks_keep(model: ModelShape, pp: int, vpp: int, optimizer: str) -> None:
     job = workload(model, num_devices=8, global_batch_size=16)
+    job = replace(job, training=replace(job.training, optimizer=Optimizer(optimizer)))
     schedule = Schedule.ONE_F_ONE_B if vpp == 1 else Schedule.INTERLEAVED
     one = ParallelStrategy(pp=pp, vpp=vpp, dp=8 // pp, schedule=schedule)
     (least,) = least_peaks_bytes(priced_batch(job, StrategyBatch.of([one]), CONSTANTS))

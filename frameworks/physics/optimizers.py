@@ -1,0 +1,50 @@
+"""Rules of the optimizer that apply to every target."""
+
+from __future__ import annotations
+
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
+from frameworks.rule import Rule, effective_features, every_row, has_effect, none_of, rules_in
+
+OF_ADAM = Feature.BF16_MOMENTS | Feature.SWAP_OPTIMIZER | Feature.REUSE_FP32_PARAM
+PRECISIONS = ("bf16", "fp32")
+
+
+def _names(features: Feature) -> str:
+    return joined(" and ", (str(each.name).lower() for each in Feature if each in features))
+
+
+def _orthogonalises(workload: Workload) -> bool:
+    return workload.training.optimizer.rules.orthogonalises
+
+
+ADAM_SWITCHES = Rule(
+    "adam_switches",
+    "[megatron-0.19, optimizer_config.py; mindspeed, swap_optimizer_feature.py, reuse_fp32_param.py]",
+    Sentence("{} belong to adam", _names(OF_ADAM)),
+    lambda w, b: none_of(b) if w.training.optimizer.name == "adam" else has_effect(w, b, OF_ADAM),
+    lambda w, s: Sentence(
+        "{} with optimizer {}: known of adam alone", _names(effective_features(w, s) & OF_ADAM), w.training.optimizer.name
+    ),
+)
+WHOLE_MATRICES = Rule(
+    "muon_whole_matrices",
+    "[megatron-0.19, arguments.py, layer_wise_optimizer.py; mindspeed, muon_optimizer_feature.py]",
+    Sentence("muon needs whole matrices: zero_stage is 0, or 1 over all data-parallel ranks"),
+    lambda w, b: ((b.zero_stage > 1) | (b.optimizer_shard_size > 0)) if _orthogonalises(w) else none_of(b),
+    lambda w, s: Sentence(
+        "zero_stage {} with optimizer_shard_size {}: muon takes whole matrices, each on one of all data-parallel ranks",
+        s.zero_stage,
+        s.optimizer_shard_size,
+    ),
+)
+MUON_PRECISION = Rule(
+    "muon_precision",
+    "[megatron-0.19, emerging_optimizers.py; mindspeed, muon_optimizer_feature.py]",
+    Sentence("muon trains in bf16 or fp32: frameworks refuse it in fp16, and in 8 bits its buffers are not known"),
+    lambda w, b: every_row(b, _orthogonalises(w) and w.training.precision not in PRECISIONS),
+    lambda w, s: Sentence("optimizer muon in {}", w.training.precision),
+    job_only=True,
+)
+RULES = rules_in(globals())

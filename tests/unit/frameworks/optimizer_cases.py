@@ -1,0 +1,50 @@
+"""Cases of the rules of optimizers, as those of ``legality_cases``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cost_models.shapes.optimizers import Optimizer
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+from tests.unit.frameworks.legality_cases import DENSE_JOB, EIGHT_BITS, FLAT, changed, with_features
+from tests.unit.frameworks.legality_workloads import job
+
+
+def updated(name: str, workload: Workload = DENSE_JOB) -> Workload:
+    return replace(workload, training=replace(workload.training, optimizer=Optimizer(name)))
+
+
+OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
+    (
+        "adam_switches",
+        "any",
+        updated("muon"),
+        FLAT,
+        with_features(FLAT, Feature.REUSE_FP32_PARAM, Feature.BF16_MOMENTS),
+        ("reuse_fp32_param and bf16_moments with optimizer muon",),
+    ),
+    ("adam_switches", "any", updated("sgd"), FLAT, with_features(FLAT, Feature.SWAP_OPTIMIZER), ("optimizer sgd",)),
+    ("muon_whole_matrices", "any", updated("muon"), FLAT, changed(FLAT, zero_stage=2), ("zero_stage 2",)),
+    (
+        "muon_whole_matrices",
+        "any",
+        updated("muon"),
+        changed(FLAT, zero_stage=0),
+        changed(FLAT, optimizer_shard_size=2),
+        ("optimizer_shard_size 2",),
+    ),
+    *(
+        ("megatron_sgd_shards", target, updated("sgd"), changed(FLAT, zero_stage=0), FLAT, ("zero_stage 1",))
+        for target in ("megatron-lm@0.12", "megatron-lm@0.19", "mindspeed-llm")
+    ),
+]
+OPTIMIZER_JOBS: list[tuple[str, str, Workload, Workload, str]] = [
+    ("muon_precision", "any", updated("muon"), updated("muon", job(precision="fp16")), "muon in fp16"),
+    ("muon_precision", "any", updated("muon", job(precision="fp32")), updated("muon", EIGHT_BITS), "muon in fp8"),
+    ("megatron_optimizer", "megatron-lm@0.12", updated("sgd"), updated("muon"), "adam or sgd, not with muon"),
+    ("mindformers_optimizer", "mindformers", DENSE_JOB, updated("muon"), "not with muon"),
+    ("torchtitan_optimizer", "torchtitan", DENSE_JOB, updated("sgd"), "not with sgd"),
+    ("mindspeed_fsdp2_optimizer", "mindspeed-llm-fsdp2", DENSE_JOB, updated("muon"), "not with muon"),
+]
