@@ -332,6 +332,12 @@ def test_recipes_are_written_for_mindspeed_llm_and_read_back(precision: str, rec
     assert (read.precision, read.fp8_recipe, read.fp8_param_gather, read.unread) == (precision, recipe, None, ())
 
 
+def test_experts_in_hif8_are_multiplied_in_groups() -> None:
+    made = job(MIXTURE, precision="hif8", fp8_recipe="tensorwise")
+    assert violations(made, MIXTURE_PLAN, BY_LABEL["mindspeed-llm@master"].target) == ()
+    assert "--moe-grouped-gemm" in flags(mindspeed.arguments(made, MIXTURE_PLAN))
+
+
 def test_a_script_in_8_bits_without_a_recipe_scales_as_its_framework_does() -> None:
     read = BY_LABEL["megatron-lm@0.19"].read_job
     launch = BY_LABEL["megatron-lm@0.19"].write(job(precision="fp8", family="nvidia"), FLAT)
