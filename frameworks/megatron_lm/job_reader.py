@@ -66,7 +66,7 @@ class JobReading(Reading):
         """The job; raises ``ReadingError`` if no model is described, or if a number is out of bounds."""
         notes = self.refused()
         model = self.model(notes)
-        strategy = self.with_offload(model, self.strategy())
+        strategy = self.by_tensor(model, self.strategy())
         return ReadJob(
             model,
             strategy,
@@ -124,7 +124,7 @@ class JobReading(Reading):
             found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
         return tuple(entry for entry in found if not (self.offloads and entry.name == offload.SWITCH))
 
-    def with_offload(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
+    def by_tensor(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
         """The strategy with the inputs that go to the host as a plan by tensor, where one says them."""
         if offload.SWITCH not in self.release.arguments or not self.on(offload.SWITCH):
             return strategy

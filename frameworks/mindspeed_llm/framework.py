@@ -13,6 +13,7 @@ from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.script import script
 from frameworks.mindspeed_llm.fixed_switches import FIXED
 from frameworks.mindspeed_llm.job_reader import JobReading
+from frameworks.mindspeed_llm.layers import forms
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
@@ -46,6 +47,7 @@ MINDSPEED_LLM = Framework(
     misstated=partial(misstated, RELEASE, MODEL, NAME),
     read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
+    by_tensor=forms,
     purposes={
         **HARDWARE_QUEUE,
         **HCCL,

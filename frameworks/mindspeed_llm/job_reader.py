@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cost_models.shapes.strategy import Recompute
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
+from cost_models.shapes.tensors import drops_nothing
 from cost_models.shapes.training_task import PRETRAIN, TrainingTask
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence, joined
@@ -14,10 +17,13 @@ from frameworks.framework import ReadingError, ReadJob
 from frameworks.megatron_lm import job_reader as megatron
 from frameworks.megatron_lm.reader import integers
 from frameworks.megatron_lm.script import STAGE
+from frameworks.mindspeed_llm import rules
+from frameworks.mindspeed_llm.layers import ACTIVATIONS, NORMS, NUMBERS, is_counted, plan_of
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import LEADING, Reading
 from frameworks.mindspeed_llm.specs import OF_TUNING, OVER_HEADS, PACKAGE, READ_SPECS, SPECS, traits_of
 from frameworks.mindspeed_llm.tasks import MODULES, read_task
+from frameworks.physics.memory import BESIDE_TENSORS
 from frameworks.release import values_of
 from frameworks.unread import Unread
 
@@ -33,6 +39,27 @@ class JobReading(Reading, megatron.JobReading):
     def gathers_eight_bits(self) -> None:
         """Nothing: weights are kept and gathered in 16 bits [mindspeed, te/pytorch/module/linear.py]."""
 
+    counts_layers = False
+
+    def by_tensor(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
+        """The strategy with norms and activation functions of the first layers of each virtual stage as a plan by tensor."""
+        given = {name: self.number(NUMBERS[name]) for name in NUMBERS if self.on(name)}
+        by_rank = self.vpp > 1 and self.on("enable-recompute-layers-per-pp-rank")
+        beside = strategy.features & BESIDE_TENSORS or strategy.recompute_modules & ~rules.BY_SWITCH or self.number(LEADING)
+        if all(number is None for number in given.values()) or strategy.recompute is Recompute.FULL or by_rank or beside:
+            return strategy
+        layout = strategy.layer_layout or default_layout(model, strategy.pp, strategy.vpp, strategy.schedule)
+        slots = max(map(max, layout))
+        if not is_counted(model, strategy) or self.task().is_frozen:
+            return strategy
+        self.counts_layers = True
+        taken = {name: slots if number is None else min(number, slots) for name, number in given.items()}
+        if min(taken.values()) == slots:
+            return strategy
+        plan = plan_of(model, layout, taken.get(NORMS, 0), taken.get(ACTIVATIONS, 0))
+        kept = replace(strategy, recompute=Recompute.NONE, recompute_modules=RecomputeModule(0))
+        return kept if drops_nothing(plan) else replace(kept, tensor_plan=plan)
+
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments that are not understood. A number of layers with recompute of a part is, if a rank has no more."""
         most = -(-megatron.JobReading.layers(self) // self.pp)
@@ -46,6 +73,8 @@ class JobReading(Reading, megatron.JobReading):
             alone = ABSORBED if self.on(ABSORBED) else SPARSE
             found = (*found, Unread(alone, Sentence("it is priced only where both stand, --{} and --{}", ABSORBED, SPARSE)))
         found = tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
+        if self.counts_layers:
+            found = tuple(entry for entry in found if entry.name not in NUMBERS.values())
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
 

@@ -14,6 +14,7 @@ from frameworks.facts import beside
 from frameworks.megatron_lm import rules_0_12 as megatron
 from frameworks.mindspeed_llm import rules, sparse_rules
 from frameworks.mindspeed_llm.fixed_switches import FIXED
+from frameworks.mindspeed_llm.layers import TENSOR_PLAN
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, TABLE
 from frameworks.physics import memory
 
@@ -100,7 +101,8 @@ def _repeatable(draft: Draft) -> None:
 
 
 def _recompute(draft: Draft) -> None:
-    draft.modules_for_tensors("MindSpeed-LLM")
+    if draft.breaks(TENSOR_PLAN):
+        draft.modules_for_tensors("MindSpeed-LLM")
     s = draft.strategy
     switches = rules.BY_SWITCH
     if s.recompute is not Recompute.FULL:

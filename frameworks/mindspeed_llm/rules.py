@@ -25,6 +25,7 @@ from frameworks.caution import Caution
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
+from frameworks.mindspeed_llm.layers import RULES as LAYER_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.sparse_rules import RULES as SPARSE_RULES
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
@@ -477,4 +478,4 @@ RECOMPUTE_PLAN = Rule(
 
 SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", Sentence("swap_optimizer swaps the distributed optimizer: zero_stage 1"))
 
-RULES = (*FAMILY_RULES, *TASK_RULES, *rules_in(globals()), *SPARSE_RULES)
+RULES = (*LAYER_RULES, *FAMILY_RULES, *TASK_RULES, *rules_in(globals()), *SPARSE_RULES)

@@ -28,6 +28,7 @@ from frameworks.megatron_lm.arguments import (
 from frameworks.megatron_lm.balance import balance_arguments, balance_notes
 from frameworks.megatron_lm.optimizer import optimizer_arguments
 from frameworks.megatron_lm.script import RESUMES
+from frameworks.mindspeed_llm import layers
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
@@ -62,7 +63,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_experts(workload, s),
         **task_arguments(workload),
         **balance_arguments(RELEASE, workload),
-        **_recompute(s),
+        **_recompute(workload, s),
         **optimizer_arguments(workload),
         **where(s.zero_stage, "use-distributed-optimizer"),
         # As in MindSpeed-LLM's examples; its layers of Transformer Engine are for 8 bits.
@@ -170,9 +171,9 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     }
 
 
-def _recompute(s: ParallelStrategy) -> Arguments:
+def _recompute(workload: Workload, s: ParallelStrategy) -> Arguments:
     if s.recompute is Recompute.NONE:
-        return {}
+        return layers.arguments_of(workload, s)
     plan = s.recompute_layers_per_stage
     if s.recompute is Recompute.SELECTIVE:
         arguments = selective_recompute(TABLE, s.recompute_modules)

@@ -20,6 +20,12 @@ def swapped(strategy: ParallelStrategy, tensors: Tensor) -> TensorPlan:
     return ((((TensorShare(TensorChoice(swap=tensors)),),),) * strategy.pp,) * strategy.vpp
 
 
+def first_layers(strategy: ParallelStrategy, layers: int) -> TensorPlan:
+    """Norms of the first layers of every virtual stage of a dense model."""
+    shares = TensorShare(TensorChoice(Tensor.NORM_OUTPUT), layers), TensorShare()
+    return (((shares,),) * strategy.pp,) * strategy.vpp
+
+
 NORMS_AGAIN = changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM)
 TENSOR_PLANS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
     ("tensor_plan_alone", "any", DENSE_JOB, changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)),
@@ -41,6 +47,10 @@ TENSOR_PLANS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy,
      changed(FLAT, tensor_plan=swapped(FLAT, Tensor.QUERY_KEY_VALUE)),
      changed(FLAT, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION, tensor_plan=swapped(FLAT, Tensor.QUERY_KEY_VALUE)),
      ("query_key_value",)),
+    ("mindspeed_tensor_plan", "mindspeed-llm", DENSE_JOB, changed(FLAT, tensor_plan=first_layers(FLAT, 3)),
+     changed(FLAT, tensor_plan=swapped(FLAT, Tensor.NORM_OUTPUT)), ("norm_output", "numbers of layers")),
+    ("mindspeed_tensor_plan", "mindspeed-llm", DENSE_JOB, changed(FLAT, tensor_plan=first_layers(FLAT, 3)),
+     changed(FLAT, tensor_plan=(first_layers(FLAT, 3)[0][:3] + first_layers(FLAT, 2)[0][:1],)), ("norm_output",)),
     ("mindformers_tensor_plan", "mindformers", DENSE_JOB, FLAT,
      changed(FLAT, tensor_plan=by_tensor(FLAT, Tensor.NORM_OUTPUT)), ("norm_output", "modules")),
 ]  # fmt: skip

@@ -106,10 +106,13 @@ def test_nothing_that_changes_cost_is_passed_over(text: str, words: str) -> None
     assert any(words in f"{name}: {change}" for name, change in small(text).unread)
 
 
-def test_a_number_of_layers_with_recompute_is_read_where_a_rank_has_no_more() -> None:
+def test_a_number_of_layers_with_recompute_is_that_of_modules_where_a_rank_has_no_more() -> None:
     eight = "--recompute-activation-function --recompute-activation-function-num-layers {}"
-    assert small(eight.format(8)).unread == ()
-    assert [entry.name for entry in small(eight.format(3)).unread] == ["recompute-activation-function-num-layers"]
+    whole, some = small(eight.format(8)), small(eight.format(3))
+    assert (whole.unread, some.unread) == ((), ())
+    assert (whole.strategy.recompute_modules, whole.strategy.tensor_plan) == (RecomputeModule.MLP_ACT, None)
+    assert some.strategy.recompute_modules == RecomputeModule(0)
+    assert some.strategy.tensor_plan is not None
 
 
 def test_a_vocabulary_is_padded_to_what_is_stated() -> None:

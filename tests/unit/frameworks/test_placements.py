@@ -276,5 +276,6 @@ def test_the_rules_that_are_asked_of_placements() -> None:
         *PLACING,
         "mindspeed_fb_noop",
         "mindspeed_linear_noop",
+        "mindspeed_tensor_plan",
         "mindspeed_adapters_empty_stage",
     }

@@ -25,6 +25,7 @@ JOBS: list[tuple[str, str, int, dict[str, Any]]] = [
     ("llama-3.1-70b", GPU, 64, {"tp": 4, "pp": 4}),
     ("qwen3-32b", ASCEND, 64, {"tp": 4, "pp": 4, "vpp": 2, "micro_batch_size": 2}),
     ("qwen3-30b-a3b", ASCEND, 64, {"tp": 2, "pp": 4, "ep": 8, "micro_batch_size": 2}),
+    ("qwen3-8b", ASCEND, 16, {"tp": 2, "pp": 4, "micro_batch_size": 2}),
 ]
 
 
@@ -103,6 +104,17 @@ def test_offloading_makes_a_file_of_core_0_19_faster_than_one_of_0_12() -> None:
     assert newer.launch is not None
     assert "--fine-grained-activation-offloading" in newer.launch["arguments"]
     assert "swap of" in newer.why
+
+
+def test_mindspeed_counts_the_layers_whose_norms_it_recomputes_where_all_would_be_more_than_needed() -> None:
+    _, _, all_of_them = found(asked(*JOBS[4]))
+    export = next(each for each in all_of_them if each.target == "mindspeed-llm@master")
+    assert export.launch is not None
+    assert export.difference_fraction is not None
+    arguments = export.launch["arguments"]
+    layers = int(arguments[arguments.index("--recompute-norm-num-layers") + 1])
+    assert 0 < layers < 9
+    assert export.difference_fraction < 0.001
 
 
 def test_a_plan_that_a_framework_takes_is_exported_as_it_is() -> None:
