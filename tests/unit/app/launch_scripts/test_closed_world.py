@@ -37,7 +37,7 @@ def torchrun(more: str = "", program: str = "pretrain_gpt.py") -> str:
         (torchrun("--experimental-attention-variant dsa"), "'experimental-attention-variant': it makes another model"),
         (torchrun("--num-experts 8 --moe-layer-freq [0,1,1,0]"), "'moe-layer-freq': no order of dense and MoE layers"),
         (torchrun("--spec my.layers layer_spec"), "'spec': it makes another model"),
-        (torchrun("--optimizer muon"), "'optimizer': it changes the memory"),
+        (torchrun("--optimizer lion"), "'optimizer': it changes step time and memory"),
         (torchrun("--normalization PowerNorm"), "'normalization': its value is not understood"),
         (torchrun("--swap-attention"), "mindspeed-llm@master has it"),
         (torchrun("--zero-stage 3"), "--zero-stage is an argument of Megatron-DeepSpeed"),
