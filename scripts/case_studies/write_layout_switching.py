@@ -218,13 +218,44 @@ def _memory(language: Language) -> list[list[str]]:
     each = named("h100-sxm-80gb").communicator_bytes
     shard, die = model_bytes(model_of("qwen3-30b-a3b"), 2) / 4, named("atlas-900-a3-superpod")
     offload = f"{shard / die.host_link_bytes_per_s:.1f} - {shard / SLOW_HOST_COPY_BYTES_PER_S:.1f} s"
+    made = (
+        _made_by_megatron(tp=4, pp=1, dp=4, ep=8),
+        _made_by_megatron(tp=8, pp=4, dp=2, ep=16),
+        _made_by_megatron(tp=2, pp=2, dp=2, ep=4),
+    )
+    all_made = f"{sum(group.number for group in small)} - {sum(made[0].values())}"
     values = (
-        ("45", str(sum(group.number for group in small)), "miles-384"),
-        ("> 10 GB", f"{len(large) * each / 1e9:.1f} GB", "slime"),
-        ("7 - 10 GB", f"{len(single) * each / 1e9:.1f} GB", "verl-6266"),
+        ("45", all_made, "miles-384"),
+        ("> 10 GB", f"{len(large) * each / 1e9:.1f} - {len(made[1]) * each / 1e9:.1f} GB", "slime"),
+        ("7 - 10 GB", f"{len(single) * each / 1e9:.1f} - {len(made[2]) * each / 1e9:.1f} GB", "verl-6266"),
         ("7 s", offload, "verl-docs"),
     )
     return [[figure, *row[:2], f"[{row[2]}]"] for figure, row in zip(FIGURES[language], values, strict=True)]
+
+
+def _made_by_megatron(*, tp: int, pp: int, dp: int, ep: int) -> dict[str, int]:
+    """Process groups of more than one rank by kind, with their number, as Megatron makes them without context parallelism.
+
+    It makes groups of the same ranks once for each purpose; those of Gloo are left out [megatron-0.12, parallel_state.py].
+    """
+    devices = tp * pp * dp
+    sizes = {
+        "world": devices,
+        "data and context": dp,
+        "data": dp,
+        "tensor": tp,
+        "pipeline": pp,
+        "model": tp * pp,
+        "embedding": min(pp, 2),
+        "tensor, data and context": tp * dp,
+        "tensor and data": tp * dp,
+        "tensor and context": tp,
+        "expert": ep,
+        "expert tensor and expert": ep,
+        "expert tensor, expert and pipeline": ep * pp,
+        "expert data": devices // (ep * pp),
+    }
+    return {kind: devices // (pp if kind == "embedding" else size) for kind, size in sizes.items() if size > 1}
 
 
 def _groups(model: str, strategy: ParallelStrategy) -> list[GroupKind]:
