@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from documents.checking import Section, check
 from documents.errors import InputError, holding, nearest, show, spelled_like
 from documents.reading import parse_document
 from documents.sentences import Sentence, joined, word
+
+_REPOSITORY = re.compile(r"huggingface\.co/(?P<repository>[\w.-]+/[\w.-]+)")
 
 
 class _Stated(Section):
@@ -117,8 +120,18 @@ def names() -> tuple[str, ...]:
 
 
 def known_name(text: str) -> str | None:
-    """The name of the preset that is meant: in any case, with any marks, also behind an organisation (``Qwen/Qwen3-8B``)."""
-    return spelled_like(text.rpartition("/")[2], names())
+    """The name of the preset that is meant: in any case, with any marks, also behind an organisation (``Qwen/Qwen3-8B``).
+
+    The repository of a preset's own source means it too (``moonshotai/Kimi-K2-Base``).
+    """
+    return spelled_like(text.rpartition("/")[2], names()) or _by_repository().get(text.casefold())
+
+
+@cache
+def _by_repository() -> Mapping[str, str]:
+    """Presets by the repository that their source names."""
+    presets = {name: _REPOSITORY.search(_text_of(name)) for name in names()}
+    return {found["repository"].casefold(): name for name, found in presets.items() if found}
 
 
 @cache
@@ -132,8 +145,11 @@ def model_preset(name: str) -> Preset:
         if len(several) > 1:
             hint = Sentence("the nearest are {}", joined(", ", several))
         raise InputError(Sentence("model: {} is not a preset; {}.", show(name), hint))
-    text = resources.files("app.catalogue.models").joinpath("presets", f"{known}.yaml").read_text(encoding="utf-8")
-    return _preset(known, text)
+    return _preset(known, _text_of(known))
+
+
+def _text_of(name: str) -> str:
+    return resources.files("app.catalogue.models").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def resolve_model(

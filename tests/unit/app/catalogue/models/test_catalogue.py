@@ -16,7 +16,8 @@ PROMISED = """
 pangu-ultra-moe-718b pangu-pro-moe-72b pangu-ultra-135b deepseek-v3 deepseek-v2 deepseek-v2-lite qwen3-8b qwen3-32b
 qwen3-30b-a3b qwen3-235b-a22b qwen2.5-72b llama-2-7b llama-2-13b llama-2-70b llama-3.1-8b llama-3.1-70b llama-3.1-405b
 mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4-9b
-deepseek-v3.2 glm-5 kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
+deepseek-v3.2 glm-5 glm-4.6 ling-mini-2.0 ling-flash-2.0 ling-1t openpangu-embedded-7b
+kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
 qwen3-1.7b qwen3-4b qwen3-14b qwen2.5-7b qwen2.5-14b qwen2.5-32b
 """.split()
 
@@ -27,6 +28,11 @@ TOLERANCE = {
     "deepseek-v3": (0.0008, 0.0014),
     "deepseek-v3.2": (0.0001, None),
     "glm-5": (0.0007, 0.0209),  # 40 for 40.83
+    "glm-4.6": (0.0063, 0.0268),  # as GLM-4.5
+    "ling-mini-2.0": (0.0003, 0.0021),
+    "ling-flash-2.0": (0.0289, 0.0086),  # "100B" for 102.9
+    "ling-1t": (0.0003, 0.0212),  # "A50B" for 51.05
+    "openpangu-embedded-7b": (0.0002, None),
     "glm4-9b": (0.0006, None),
     "glm-4.5": (0.0063, 0.0268),  # 355 with the prediction layer
     "glm-4.5-air": (0.0081, 0.067),  # "A12B" rounds 12.80 down
@@ -81,6 +87,11 @@ def test_every_promised_name_is_there() -> None:
         ("qwen2.5-32b", 32_763_876_352),
         ("deepseek-v3.2", 671_877_929_216),
         ("glm-5", 743_911_199_232),
+        ("glm-4.6", 352_797_814_784),
+        ("openpangu-embedded-7b", 8_030_887_936),  # of Llama's class with biases
+        ("ling-mini-2.0", 16_255_638_528),  # of the publisher's classes, as the next two
+        ("ling-flash-2.0", 102_889_697_280),
+        ("ling-1t", 999_705_309_184),
     ],
 )
 def test_a_preset_has_the_parameters_that_transformers_builds(name: str, parameters: int) -> None:
@@ -162,7 +173,7 @@ def test_unpublished_training_is_marked() -> None:
         ("deepseek-v33", "the nearest is deepseek-v3"),
         ("Qwen/Qwen3-9B", "the nearest is qwen3-8b"),
         ("qwen3-30b", "the nearest is qwen3-30b-a3b"),
-        ("pangu", "the nearest are pangu-pro-moe-72b, pangu-ultra-135b, pangu-ultra-moe-718b"),
+        ("pangu", "the nearest are openpangu-embedded-7b, pangu-pro-moe-72b, pangu-ultra-135b, pangu-ultra-moe-718b"),
         ("zz", "there are deepseek-v2"),
     ],
 )
@@ -177,6 +188,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(given: str, hint: str) -> N
     ("given", "name"),
     [
         ("Qwen3-8B", "qwen3-8b"),
+        ("moonshotai/Kimi-K2-Base", "kimi-k2"),  # of the preset's own source
+        ("deepseek-ai/deepseek-v3.2-exp", "deepseek-v3.2"),
+        ("inclusionAI/Ling-1T", "ling-1t"),
         ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
         ("deepseek_v3", "deepseek-v3"),
         ("meta-llama/Llama-3.1-70B", "llama-3.1-70b"),
