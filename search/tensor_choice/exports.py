@@ -65,12 +65,19 @@ def exports(
 ) -> tuple[Export, ...]:
     """The export of a plan by tensor to each framework of the devices, or to the job's target alone.
 
-    Prices are those of the job's software. ``step_time_s`` is that of the plan.
+    Prices are those of the job's stack, in the framework's release where the job states none. ``step_time_s`` is the plan's.
     """
     wanted = parse_target(workload.software.target)
     family = workload.cluster.profile.family
     takers = [each for each in FRAMEWORKS if family in each.target.families and wanted.name in (ANY.name, each.target.name)]
-    return tuple(_export(each, workload, plan, step_time_s, constants, simulate) for each in takers)
+    return tuple(_export(each, _of_release(each, workload), plan, step_time_s, constants, simulate) for each in takers)
+
+
+def _of_release(framework: Framework, workload: Workload) -> Workload:
+    """The workload with the date of the framework's release, as a job of its file has it."""
+    software, target = workload.software, framework.target
+    dated = software.year is None and target.year is not None and target.priced_as == software.stack
+    return replace(workload, software=replace(software, year=target.year)) if dated else workload
 
 
 def _export(
