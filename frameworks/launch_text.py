@@ -16,6 +16,7 @@ from frameworks.release import Release
 PLACEHOLDER = "SET-ME"
 WIDTH = 118
 AS_IT_IS = Sentence("The framework runs this plan as it is.")
+RESUMES = Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH.")
 # A line breaks at a space, or between two wide characters, of which the second is no closing mark.
 _PIECE = re.compile(r"[^\S\n]+|[一-鿿][，。；：、）”！？]*|[^\s一-鿿]+")
 
@@ -64,12 +65,12 @@ def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[s
     return lines
 
 
-def on_every_node(start: Start, environment: Mapping[str, Any], purposes: Mapping[str, str], command: str) -> list[str]:
-    """Comment lines with the environment and the command of every node."""
+def on_every_node(start: Start, environment: Mapping[str, Any], purposes: Mapping[str, str], *commands: str) -> list[str]:
+    """Comment lines with the environment and the commands of every node."""
     lines = ["#", *comment(start.say, Sentence("On every node:"))]
     for name, value in environment.items():
         lines.append(f"#   export {name}={shlex.quote(str(value))}  # {start.say(purposes[name])}")
-    return [*lines, f"#   {command}"]
+    return [*lines, *(f"#   {command}" for command in commands)]
 
 
 def comment(say: Callable[[str], str], text: str, lead: str = "") -> list[str]:

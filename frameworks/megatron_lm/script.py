@@ -26,7 +26,6 @@ PLACEHOLDERS = {
     "CHECKPOINT_PATH": Sentence("folder for checkpoints"),
 }
 MODEL = {"MODEL_PATH": Sentence("the model to fine-tune, as a checkpoint of the framework")}
-RESUMES = Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH.")
 
 
 @dataclass(frozen=True)

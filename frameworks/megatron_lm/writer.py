@@ -12,6 +12,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
+from frameworks.launch_text import RESUMES
 from frameworks.megatron_lm import offload
 from frameworks.megatron_lm.arguments import (
     BARE,
@@ -34,7 +35,6 @@ from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.optimizer import optimizer_arguments
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
-from frameworks.megatron_lm.script import RESUMES
 from frameworks.megatron_lm.table import SFT, has_deepep
 from frameworks.model_facts import Arguments, as_words
 from frameworks.placements import ranks_are_alike

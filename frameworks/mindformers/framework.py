@@ -5,11 +5,12 @@ from __future__ import annotations
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
-from frameworks.framework import Framework, only_pretraining
+from frameworks.framework import Framework, untold_task
+from frameworks.mindformers import fine_tuning
 from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
-from frameworks.mindformers.rules import FIXED, PLACEMENTS, RULES
+from frameworks.mindformers.rules import FIXED, NAME, PLACEMENTS, RULES
 from frameworks.mindformers.table import RELEASE, TABLE
 from frameworks.mindformers.writer import arguments
 from frameworks.mindformers.yaml_file import yaml_file
@@ -17,9 +18,13 @@ from frameworks.target import Target
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
-    """Sentences on legacy layers, whose options are read and not written, and on another task."""
+    """Sentences on legacy layers, whose options are read and not written, on another task, and on packed samples."""
     legacy = Sentence("The layers are those of use_legacy: True, and files for them are changed (`meshplan tune`), not written.")
-    return (*((legacy,) if workload.software.legacy_layers else ()), *only_pretraining(workload))
+    return (
+        *((legacy,) if workload.software.legacy_layers else ()),
+        *untold_task(NAME, fine_tuning.TASKS, workload),
+        *fine_tuning.mislabelled(workload),
+    )
 
 
 MINDFORMERS = Framework(

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from cost_models.shapes.tensors import choices_of
+from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
+from frameworks.mindformers import fine_tuning
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.reader import GATHERED, SELECTED, WHOLLY, Reading
@@ -95,7 +97,13 @@ _WITHOUT_EFFECT = (
     "recompute_config.mp_comm_recompute",
     f"{MODEL}.rmsnorm_compute_2d",
 )
-_BY_DOCUMENT = (f"{MODEL}.use_eod_attn_mask_compression", f"{MODEL}.use_eod_reset")  # attention within the documents of a sample
+# Attention within the documents of a sample; the loader's masks switch the model's key on [mindformers-1.8, base_trainer.py].
+_BY_DOCUMENT = (
+    f"{MODEL}.use_eod_attn_mask_compression",
+    f"{MODEL}.use_eod_reset",
+    "train_dataset.data_loader.create_compressed_eod_mask",
+    "train_dataset.data_loader.config.create_compressed_eod_mask",
+)
 _KNOWN = {
     *_UNPRICED,
     *_REFUSED,
@@ -129,7 +137,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
     options = options_of(arguments)
     reading = Reading(options)
     mode = reading.value("run_mode")
-    if mode not in (None, "train", "finetune"):
+    if mode not in (None, "train", fine_tuning.MODE):
         raise ReadingError(Sentence("run_mode {!r} trains nothing; give the file of a training", str(mode)[:80]))
     model = ModelReading(reading)
     shape, strategy = model.model(), reading.strategy()
@@ -157,6 +165,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
         legacy_layers=reading.legacy,
         fp32_residual=_fp32_residual(reading),
+        task=TrainingTask(Task.SFT) if mode == fine_tuning.MODE else PRETRAIN,
     )
 
 

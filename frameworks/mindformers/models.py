@@ -35,7 +35,7 @@ class ModelClass:
     """A class that can be trained. ``configurations``: Hugging Face's model types; ``defaults``: its defaults of model_config.
 
     ``experts``: the key of the number of experts, empty for a class without; ``dense_layers``: whether it can have dense layers
-    too. ``qk_layernorm``: it always has these norms.
+    too. ``qk_layernorm``: it always has these norms. ``converts``: it loads weights as Hugging Face stores them.
     """
 
     model_type: str
@@ -49,6 +49,7 @@ class ModelClass:
     defaults: Mapping[str, Any]
     qk_layernorm: bool = False
     dense_layers: bool = True
+    converts: bool = True
 
     def lacks(self, model: ModelShape) -> Iterator[str]:
         """Parts of the model that the class does not build."""

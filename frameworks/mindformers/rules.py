@@ -13,11 +13,11 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import dropped, tensor_names
-from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
+from frameworks.mindformers.fine_tuning import TASKS
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.selection import is_selected
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
@@ -37,7 +37,7 @@ from frameworks.rule import Mask, Rule, every_row, has_effect, none_of, num_micr
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
 
-TASK = task_rule("mindformers_task", "[mindformers-1.8, config_args.py]", NAME, Task.PRETRAIN)
+TASK = task_rule("mindformers_task", "[mindformers-1.8, run_mindformer.py]", NAME, *TASKS)
 
 PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
 OPTIMIZER = optimizer_rule("mindformers_optimizer", "[mindformers-1.8, adamw.py]", NAME, "adam")

@@ -18,7 +18,7 @@ from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import PLACEHOLDER
-from frameworks.mindformers import cells
+from frameworks.mindformers import cells, fine_tuning
 from frameworks.mindformers.balance import balance_notes, balance_options
 from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
@@ -248,17 +248,24 @@ def _run(workload: Workload, s: ParallelStrategy) -> Options:
     return {
         "use_legacy": False,
         "use_parallel": True,
-        "run_mode": "train",
+        **fine_tuning.options(workload),
         TABLE.columns["micro_batch_size"]: s.micro_batch_size // _halves(s),
         "runner_config.gradient_accumulation_steps": num_microbatches(workload, s) if s.pp == 1 else 1,
         "parallel.parallel_mode": 1,
         "parallel.full_batch": False,
-        "parallel.dataset_strategy": [*[[s.dp, 1]] * 4, [s.dp, 1, 1, 1]],  # the four token columns, then the attention mask
+        "parallel.dataset_strategy": _column_strategies(workload, s.dp),
         "context.mode": 0,
         "context.device_target": "Ascend",
         "context.max_device_memory": f"{_pool_gib(workload)}GB",
         **({"context.memory_optimize_level": "O0"} if Feature.SWAP_ATTENTION in s.features else {}),
     }
+
+
+def _column_strategies(workload: Workload, dp: int) -> list[list[int]]:
+    """How each column of the data is cut: two of a fine-tune; else four of tokens, then the attention mask."""
+    if fine_tuning.is_fine_tune(workload):
+        return [[dp, 1]] * len(fine_tuning.COLUMNS)
+    return [*[[dp, 1]] * 4, [dp, 1, 1, 1]]
 
 
 def _pool_gib(workload: Workload) -> int:
@@ -269,7 +276,7 @@ def _pool_gib(workload: Workload) -> int:
 
 def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
-    notes += balance_notes(workload)
+    notes += [*balance_notes(workload), *fine_tuning.notes(workload)]
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append(
             Sentence("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")

@@ -10,6 +10,7 @@ from typing import Any
 from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading, on_every_node
+from frameworks.mindformers import fine_tuning
 from frameworks.mindformers.table import MODEL
 from frameworks.options import options_of
 from frameworks.release import Release
@@ -30,17 +31,27 @@ Document = dict[str, Any]
 def yaml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
     """The file."""
     say, lines = start.say, heading(release, launch, start)
-    command = (
-        f'bash scripts/msrun_launcher.sh "run_mindformer.py --config THIS-FILE" {start.num_devices} '
-        f"{start.processes_per_node} MASTER-ADDRESS 8118 NODE-RANK output/msrun_log False 300"
-    )
-    lines += [*on_every_node(start, launch["environment"], purposes, command), ""]
     options = options_of(launch["arguments"])
+    lines += [*on_every_node(start, launch["environment"], purposes, *_commands(options, start)), ""]
     lines += _yaml_lines(release, _nested(options), [], say)
     yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)
     lines += ["", *comment(say, yours)]
     lines += _yours_in_yaml(options, say)
     return "\n".join(lines) + "\n"
+
+
+def _commands(options: Mapping[str, Any], start: Start) -> tuple[str, ...]:
+    def launch(arguments: str) -> str:
+        return (
+            f'bash scripts/msrun_launcher.sh "run_mindformer.py {arguments}" {start.num_devices} '
+            f"{start.processes_per_node} MASTER-ADDRESS 8118 NODE-RANK output/msrun_log False 300"
+        )
+
+    return fine_tuning.commands(launch) if _is_fine_tune(options) else (launch("--config THIS-FILE"),)
+
+
+def _is_fine_tune(options: Mapping[str, Any]) -> bool:
+    return bool(options["run_mode"] == fine_tuning.MODE)
 
 
 def _nested(options: Mapping[str, Any]) -> Document:
@@ -86,6 +97,32 @@ def _yaml_value(value: Any) -> str:
 
 
 def _yours_in_yaml(options: Mapping[str, Any], say: Callable[[str], str]) -> list[str]:
+    tuned = _is_fine_tune(options)
+    return [
+        *(fine_tuning.data(options, say) if tuned else _pretraining_data(options, say)),
+        "train_dataset_task:",
+        "  type: CausalLanguageModelDataset",
+        "  dataset_config: *train_dataset",
+        "lr_schedule:",
+        "  type: CosineWithWarmUpLR",
+        "  learning_rate: 1.0e-5",
+        "  lr_end: 1.0e-6",
+        "  warmup_ratio: 0.01",
+        "  total_steps: -1",
+        "trainer:",
+        "  type: CausalLanguageModelingTrainer",
+        "  model_name: llm",
+        "runner_wrapper:",
+        "  type: MFTrainOneStepCell",
+        "  scale_sense: 1.0",
+        "  use_clip_grad: true",
+        "callbacks:",
+        "  - type: MFLossMonitor",
+        *(fine_tuning.CHECKPOINTS if tuned else ()),
+    ]
+
+
+def _pretraining_data(options: Mapping[str, Any], say: Callable[[str], str]) -> list[str]:
     seq_length = options[f"{MODEL}.seq_length"]
     columns = '["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"]'
     return [
@@ -106,22 +143,4 @@ def _yours_in_yaml(options: Mapping[str, Any], say: Callable[[str], str]) -> lis
         f"  input_columns: {columns}",
         f"  construct_args_key: {columns}",
         "  drop_remainder: true",
-        "train_dataset_task:",
-        "  type: CausalLanguageModelDataset",
-        "  dataset_config: *train_dataset",
-        "lr_schedule:",
-        "  type: CosineWithWarmUpLR",
-        "  learning_rate: 1.0e-5",
-        "  lr_end: 1.0e-6",
-        "  warmup_ratio: 0.01",
-        "  total_steps: -1",
-        "trainer:",
-        "  type: CausalLanguageModelingTrainer",
-        "  model_name: llm",
-        "runner_wrapper:",
-        "  type: MFTrainOneStepCell",
-        "  scale_sense: 1.0",
-        "  use_clip_grad: true",
-        "callbacks:",
-        "  - type: MFLossMonitor",
     ]

@@ -14,6 +14,7 @@ from cost_models.shapes.workload import ModelShape, TrainingJob, Workload
 from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
+from frameworks.launch_text import RESUMES
 from frameworks.megatron_lm.arguments import (
     BARE,
     batch_arguments,
@@ -27,7 +28,6 @@ from frameworks.megatron_lm.arguments import (
 )
 from frameworks.megatron_lm.balance import balance_arguments, balance_notes
 from frameworks.megatron_lm.optimizer import optimizer_arguments
-from frameworks.megatron_lm.script import RESUMES
 from frameworks.mindspeed_llm import layers
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest

@@ -206,7 +206,7 @@ def of_mindformers(found: Mapping[str, Parsed]) -> Facts:
     """Facts from the configuration of the layers, otherwise from the model's configuration."""
     config, model = found["config"], found.get("model", {})
     facts: Facts = {
-        "untied_embeddings": bool(config.get("untie_embeddings_and_output_weights", True)),
+        "untied_embeddings": not config.get("tie_word_embeddings"),  # of the two keys the one that classes read
         "vocabulary": config.get("vocab_size"),
         "learned_positions": config.get("position_embedding_type") == "learned_absolute",
         "qkv_bias": bool(config.get("add_qkv_bias") or config.get("add_bias_linear")),

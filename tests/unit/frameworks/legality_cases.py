@@ -40,6 +40,7 @@ def trained(task: TrainingTask, workload: Workload = DENSE_JOB) -> Workload:
 
 SFT = trained(TrainingTask(Task.SFT))
 LORA = trained(TrainingTask(Task.LORA, ADAPTERS))
+DPO = trained(TrainingTask(Task.DPO, reference=Reference.MODEL))
 MIXTURE_JOB = job(MIXTURE)
 QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
 QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
@@ -443,21 +444,15 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         trained(TrainingTask(Task.LORA, Adapters(8, 8.0, ("q_proj",)))),
         "q_proj are not",
     ),
+    ("mindspeed_adapters", "mindspeed-llm", DPO, trained(replace(DPO.training.task, adapters=ADAPTERS)), "second model"),
     (
         "mindspeed_adapters",
         "mindspeed-llm",
-        trained(TrainingTask(Task.DPO, reference=Reference.MODEL)),
-        trained(TrainingTask(Task.DPO, ADAPTERS, reference=Reference.MODEL)),
-        "second model",
-    ),
-    (
-        "mindspeed_adapters",
-        "mindspeed-llm",
-        trained(TrainingTask(Task.DPO, reference=Reference.MODEL)),
+        DPO,
         trained(TrainingTask(Task.DPO, reference=Reference.PRECOMPUTED)),
         "reads no log-probabilities",
     ),
-    ("mindformers_task", "mindformers", DENSE_JOB, SFT, "not sft"),
+    ("mindformers_task", "mindformers", SFT, LORA, "not lora"),
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
     (

@@ -1,0 +1,148 @@
+"""Files of MindFormers that fine-tune: what starts, from which weights, and how a file reads back."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cost_models.shapes.training_task import Task, TrainingTask
+from cost_models.shapes.workload import Workload
+from frameworks.document import options_from_document
+from frameworks.framework import ReadJob, Start
+from frameworks.launch import launch_block
+from frameworks.mindformers.framework import MINDFORMERS
+from tests.unit.frameworks.legality_cases import LORA, QWEN, trained
+from tests.unit.frameworks.plans import legal_plans, workload
+from tests.unit.frameworks.test_mindformers_jobs import QWEN_FILE, TRAINED
+
+# Whose training class joins weights as Hugging Face stores them [mindformers-1.8, models].
+CONVERTS = {"qwen3": True, "qwen3_moe": True, "deepseek_v3": False}
+PATHS = {"DATA_PATH", "TOKENIZER_PATH", "MODEL_PATH", "CHECKPOINT_PATH"}
+
+
+def tuned(kind: str) -> Workload:
+    model, plans_of = TRAINED[kind]
+    return trained(TrainingTask(Task.SFT), replace(workload("mindformers", plans_of), model=model))
+
+
+def block(kind: str) -> dict[str, Any]:
+    return launch_block(tuned(kind), legal_plans("mindformers", TRAINED[kind][1])[0])["mindformers"]
+
+
+def file_of(kind: str) -> str:
+    start = Start("Plan 1", tuned(kind).cluster.num_devices, 8)
+    return MINDFORMERS.file(MINDFORMERS.release, MINDFORMERS.purposes, block(kind), start)
+
+
+def read(document: dict[str, Any]) -> ReadJob:
+    return MINDFORMERS.read_job(options_from_document(MINDFORMERS.release, document), None)
+
+
+def started(text: str, folder: Path) -> tuple[int, str]:
+    """The exit status of the header's commands, and what they hand to the launcher."""
+    (folder / "scripts").mkdir(exist_ok=True)
+    (folder / "scripts" / "msrun_launcher.sh").write_text('echo "$1" > called\n')
+    (folder / "plan.yaml").write_text(text)
+    header = text.partition("\n\n")[0].splitlines()
+    (first,) = (at for at, line in enumerate(header) if line.startswith("#   CHECKPOINTS="))
+    script = "\n".join(line.removeprefix("#   ") for line in header[first:]).replace("THIS-FILE", "plan.yaml")
+    called = folder / "called"
+    called.unlink(missing_ok=True)
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, called.read_text().strip() if called.exists() else done.stdout
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_a_fine_tune_is_written_with_its_data_and_read_as_one(kind: str) -> None:
+    assert block(kind)["rules"] == []
+    document = yaml.safe_load(file_of(kind))
+    assert (document["run_mode"], document["load_ckpt_format"], document["auto_trans_ckpt"]) == ("finetune", "safetensors", True)
+    loader, job = document["train_dataset"]["data_loader"], read(document)
+    assert loader["type"] == "HFDataLoader"
+    (handler,) = loader["handler"]
+    seq_length = tuned(kind).training.seq_length
+    assert (handler["type"], handler["seq_length"], handler["padding"]) == ("AlpacaInstructDataHandler", seq_length, True)
+    columns = document["train_dataset"]["input_columns"]
+    assert document["parallel"]["dataset_strategy"] == [[job.strategy.dp, 1]] * len(columns)
+    assert job.task == TrainingTask(Task.SFT)
+    assert (job.unread, job.uneven, job.not_understood) == ((), (), ())
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_weights_of_hugging_face_are_joined_by_the_class_or_by_a_command(kind: str) -> None:
+    converts = CONVERTS[kind]
+    document = yaml.safe_load(file_of(kind))
+    assert document["model"]["model_config"].get("qkv_concat", False) is converts
+    commands = [note for note in block(kind)["notes"] if "convert_weight.py" in note]
+    assert len(commands) == (0 if converts else 1)
+    if commands:
+        assert "--num_layers 13 --hidden_size 7168 --ffn_hidden_size 18432 --num_nextn_predict_layers 1" in commands[0]
+
+
+def test_no_word_of_the_vocabulary_is_taken_for_padding() -> None:
+    assert yaml.safe_load(file_of("qwen3"))["model"]["model_config"]["pad_token_id"] == -1
+
+
+def with_paths(text: str, but: str | None = None) -> str:
+    """The file with every path given, except in one line."""
+    lines = text.splitlines()
+    return "\n".join(line if line == but or line.startswith("#") else line.replace("SET-ME", "given") for line in lines) + "\n"
+
+
+def test_a_start_refuses_a_missing_path_then_loads_the_model_and_later_resumes(tmp_path: Path) -> None:
+    text = file_of("qwen3")
+    assert all(f"# {name}: " in text for name in PATHS)
+    missing = [line for line in text.splitlines() if "SET-ME" in line and not line.startswith("#")]
+    assert len(missing) == len(PATHS)
+    for line in missing:
+        status, said = started(with_paths(text, but=line), tmp_path)
+        assert (status, said.partition(":")[2].strip()) == (1, line.strip())
+    assert started(with_paths(text), tmp_path) == (0, "run_mindformer.py --config plan.yaml")
+    checkpoints = tmp_path / "given" / "checkpoint" / "rank_0"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "meta.json").write_text("{}")
+    again = "--load_checkpoint given/checkpoint --resume_training True --auto_trans_ckpt False"
+    assert started(with_paths(text), tmp_path) == (0, f"run_mindformer.py --config plan.yaml {again}")
+
+
+def test_other_tasks_are_not_written() -> None:
+    written = launch_block(trained(LORA.training.task, QWEN), legal_plans("mindformers", "dense")[0])["mindformers"]
+    assert written["arguments"] is None
+    assert any("for pretrain, sft, not lora" in note for note in written["notes"])
+
+
+def test_samples_that_would_be_packed_are_not_written() -> None:
+    made = tuned("qwen3")
+    short = replace(made, training=replace(made.training, mean_squared_length_fraction=0.5))
+    written = launch_block(short, legal_plans("mindformers", "dense")[0])["mindformers"]
+    assert (written["launchable"], written["arguments"], written["rules"]) == (False, None, [])
+    assert any("PackingHandler shifts labels" in note for note in written["notes"])
+
+
+# The data of configs/qwen3/finetune_qwen3.yaml in release 1.8.
+PACKED = {
+    "input_columns": ["input_ids", "labels", "loss_mask", "position_ids"],
+    "data_loader": {
+        "type": "HFDataLoader", "load_func": "load_dataset", "path": "llm-wizard/alpaca-gpt4-data-zh", "split": "train",
+        "create_attention_mask": False, "create_compressed_eod_mask": False, "compressed_eod_mask_length": 128,
+        "handler": [
+            {"type": "take", "n": 2000},
+            {"type": "AlpacaInstructDataHandler", "seq_length": 4096, "padding": False, "tokenizer": {"padding_side": "right"}},
+            {"type": "PackingHandler", "seq_length": 4096, "pack_strategy": "pack"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_packed_samples_have_a_doubtful_price_only_if_attention_is_told_where_they_end(compressed: bool) -> None:
+    loader = {**PACKED["data_loader"], "create_compressed_eod_mask": compressed}  # type: ignore[dict-item]
+    job = read({**QWEN_FILE, "run_mode": "finetune", "train_dataset": {**PACKED, "data_loader": loader}})
+    assert job.task == TrainingTask(Task.SFT)
+    assert job.uneven == (("train_dataset.data_loader.create_compressed_eod_mask",) if compressed else ())
+    assert job.unread == ()
