@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical, canonical_schedule
@@ -258,6 +258,7 @@ def test_dualpipev_of_mindspeed_is_written_without_virtual_stages() -> None:
 def test_of_any_plan_nothing_is_written_that_the_release_refuses(framework: str, model: str, plan: ParallelStrategy) -> None:
     made = workload(framework, model)
     plan = replace(plan, dp=32 // (plan.tp * plan.pp * plan.cp) or 1, vpp=plan.vpp if plan.pp > 1 else 1)
+    assume(all(broken.rule != "schedule" for broken in violations(made, plan)))  # no job states such a plan
     launch = EXPORT[framework](made, plan)
     devices = plan.tp * plan.pp * plan.cp * plan.dp
     read = parse_arguments(list(launch.arguments), framework=framework, num_devices=devices)
