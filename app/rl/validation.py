@@ -20,7 +20,7 @@ from cost_models.post_training.constants import ENGINES
 from cost_models.post_training.resharding import engine_s, model_bytes
 from cost_models.post_training.rollout_side import rollout_times
 from cost_models.post_training.step import post_training_step
-from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
+from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload, why_not_served
 from cost_models.serving.steps import decode_step_s, prefill_s
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
@@ -214,6 +214,8 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
 def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkload, ServingLayout, int]:
     """The workload, its layout, and devices per package if rates are per package."""
     model, profile = model_of(record.model), profile_of(record, assumed)
+    if why := why_not_served(model):
+        raise InputError(why)
     placement = record.placement_text.lower()
     text = Sentence("{} {} {}", record.precision, record.notes.lower(), placement)
     narrow = "int8" in text or "w8a8" in text
