@@ -85,7 +85,7 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
     )
     chosen, keeping = estimates_to_mappings(workload, numbers)
     stages = _stages(workload, answer, _costs(workload, whole, constants))
-    files = exports(workload, answer.strategy, chosen["step_time_s"], constants, simulate) if stages else ()
+    files = exports(workload, answer.strategy, constants, simulate) if stages else ()
     return {
         **found,
         "strategy": strategy_to_mapping(workload, answer.strategy),

@@ -108,7 +108,7 @@ class ExportDocument(Document):
     why: Said = Field(description="what the file states in place of the plan, and what that costs; or why there is none")
     strategy: StrategyDocument | None
     estimate: EstimateNumbers | None = Field(description="of what the file states, simulated; null where nothing near it fits")
-    difference_fraction: float | None = Field(description="its step time over that of the plan, minus 1")
+    difference_fraction: float | None = Field(description="its step time over that of the plan in the same release, minus 1")
     replaced: list[Said] = Field(description="settings beside recompute and swap that are not as planned, and why")
     launch: LaunchDocument | None
 

@@ -141,7 +141,7 @@ class TrainingSection(Section):
     fp8_param_gather: bool | None = Field(
         default=None,
         description="with fp8 and zero_stage 1 or more, on Transformer Engine: weights of linear layers are kept and gathered in "
-        "8 bits alone; default: true, but for blockwise",
+        "8 bits alone; default: true, but for `blockwise`, and for `mxfp8` before core 0.13",
     )
     train_tokens: float | None = Field(
         default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's for pretrain, else none"
@@ -419,7 +419,8 @@ class HowToSearch(Section):
     )
     by_tensor: bool = Field(
         default=False,
-        description="also the fastest structures of target any by recompute and swap of single tensors; no framework takes these",
+        description="also every listed structure of target any by recompute and swap of single tensors, with what files can "
+        "state of it",
     )
 
     @property

@@ -14,7 +14,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.tensors import dropped, tensor_names
+from cost_models.shapes.tensors import TensorPlan, dropped, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
@@ -35,9 +35,9 @@ SIMULATED = 4  # forms of a file, the fastest in closed form, whose step is simu
 class Export:
     """The plan nearest to one by tensor that the file of a framework can state.
 
-    ``difference_fraction`` is its step time over that of the plan, minus 1. ``replaced`` lists settings beside recompute and swap
-    that are not as planned. ``launch`` has the arguments, as ``frameworks.launch``. Without a strategy ``why`` says what the
-    framework refuses.
+    ``difference_fraction`` is its step time over that of the plan in the same release, minus 1. ``replaced`` lists settings
+    beside recompute and swap that are not as planned. ``launch`` has the arguments, as ``frameworks.launch``. Without a strategy
+    ``why`` says what the framework refuses.
     """
 
     target: str
@@ -60,17 +60,15 @@ class _Written(NamedTuple):
     replaced: tuple[str, ...]
 
 
-def exports(
-    workload: Workload, plan: ParallelStrategy, step_time_s: float, constants: Constants, simulate: Estimator
-) -> tuple[Export, ...]:
+def exports(workload: Workload, plan: ParallelStrategy, constants: Constants, simulate: Estimator) -> tuple[Export, ...]:
     """The export of a plan by tensor to each framework of the devices, or to the job's target alone.
 
-    Prices are those of the job's stack, in the framework's release where the job states none. ``step_time_s`` is the plan's.
+    Prices are those of the job's stack, in the framework's release where the job states none.
     """
     wanted = parse_target(workload.software.target)
     family = workload.cluster.profile.family
     takers = [each for each in FRAMEWORKS if family in each.target.families and wanted.name in (ANY.name, each.target.name)]
-    return tuple(_export(each, _of_release(each, workload), plan, step_time_s, constants, simulate) for each in takers)
+    return tuple(_export(each, _of_release(each, workload), plan, constants, simulate) for each in takers)
 
 
 def _of_release(framework: Framework, workload: Workload) -> Workload:
@@ -81,12 +79,7 @@ def _of_release(framework: Framework, workload: Workload) -> Workload:
 
 
 def _export(
-    framework: Framework,
-    workload: Workload,
-    plan: ParallelStrategy,
-    step_time_s: float,
-    constants: Constants,
-    simulate: Estimator,
+    framework: Framework, workload: Workload, plan: ParallelStrategy, constants: Constants, simulate: Estimator
 ) -> Export:
     label = framework.target.label
     if untold := framework.untold(workload):
@@ -97,13 +90,14 @@ def _export(
         broken = violations(workload, drafted, framework.target)
         reason: str = broken[0].sentence if broken else Sentence("no recompute or swap that it takes makes it fit")
         return Export(label, Sentence("{} takes nothing near it that fits: {}.", label, reason.rstrip(".")))
-    batch = StrategyBatch.of([found.strategy])
-    (numbers,) = estimates_to_mappings(workload, simulate(workload, batch, constants, breakdown=True))
-    difference = numbers["step_time_s"] / step_time_s - 1.0
+    own = canonical(workload, plan)
+    batch = StrategyBatch.of([found.strategy, own])
+    numbers, planned = estimates_to_mappings(workload, simulate(workload, batch, constants, breakdown=True))
+    difference = numbers["step_time_s"] / planned["step_time_s"] - 1.0
     written = framework.write(workload, found.strategy)
     return Export(
         label,
-        _why(label, found.strategy, difference, is_plan=found.strategy == canonical(workload, plan)),
+        _why(label, found.strategy, difference, is_plan=found.strategy == own),
         strategy_to_mapping(workload, found.strategy),
         numbers,
         difference,
@@ -123,7 +117,7 @@ def _why(label: str, stated: ParallelStrategy, difference: float, *, is_plan: bo
     if is_plan:
         return Sentence("{} takes the plan as it is.", label)
     change = Sentence("{:.1%} longer", difference) if difference >= 0.0 else Sentence("{:.1%} shorter", -difference)
-    return Sentence("{} takes no other tensors by stage. Its file states {}; a step is {}.", label, _stated(stated), change)
+    return Sentence("{} cannot state this plan. Its file states {}; a step is {}.", label, _stated(stated), change)
 
 
 def _stated(s: ParallelStrategy) -> str:
@@ -133,7 +127,8 @@ def _stated(s: ParallelStrategy) -> str:
     if s.recompute is Recompute.FULL:
         layers = s.recompute_num_layers
         every = s.recompute_method is not RecomputeMethod.BLOCK
-        parts.append(Sentence("full recompute") if every else Sentence("full recompute of {} layers a stage", layers))
+        some = Sentence("full recompute of {} layers of each virtual stage", layers)
+        parts.append(Sentence("full recompute") if every else some)
     if modules:
         parts.append(Sentence("recompute of {} on all layers", modules))
     if s.tensor_plan is not None:
@@ -160,9 +155,18 @@ def nearest_by_tensor(
     found = _fastest(framework, workload, forms, constants, simulate)
     if found is not None:
         return found
-    nearest = (framework.nearest(workload, form.strategy) for form in forms)
-    loose = [_Written(canonical(workload, form), tuple(dict.fromkeys((*replaced, *said)))) for form, said in nearest]
+    loose = []
+    for form in forms:
+        nearest, said = framework.nearest(workload, form.strategy)
+        written = _Written(canonical(workload, nearest), tuple(dict.fromkeys((*replaced, *said))))
+        if _dropped_by(written.strategy) == _dropped_by(form.strategy):  # else it is another form, under that one's recompute
+            loose.append(written)
     return _fastest(framework, workload, loose, constants, simulate)
+
+
+def _dropped_by(s: ParallelStrategy) -> tuple[RecomputeModule, Feature, TensorPlan | None]:
+    """The modules that are recomputed, the swap, and the plan by tensor."""
+    return s.recompute_modules, s.features & Feature.SWAP_ATTENTION, s.tensor_plan
 
 
 def _forms(framework: Framework, workload: Workload, whole: ParallelStrategy) -> Iterator[ParallelStrategy]:
@@ -191,7 +195,8 @@ def _fastest(
     framework: Framework, workload: Workload, forms: list[_Written], constants: Constants, simulate: Estimator
 ) -> _Written | None:
     """The fastest legal form that fits, by simulation of those that are fastest in closed form."""
-    unlike = list({form.strategy: form for form in forms}.values())
+    fewest_last = sorted(forms, key=lambda form: -len(form.replaced))
+    unlike = list({form.strategy: form for form in fewest_last}.values())
     legal = np.flatnonzero(legal_mask(workload, StrategyBatch.of([form.strategy for form in unlike]), framework.target))
     taken = [unlike[row] for row in legal.tolist()]
     if not taken:

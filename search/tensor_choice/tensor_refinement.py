@@ -58,7 +58,7 @@ def refined(
 ) -> tuple[TensorRefinement, ...]:
     """A plan, with its step time, with tensors chosen: at its micro batch size and at twice that, where it fits and is faster.
 
-    Empty for a target, since no framework takes single tensors.
+    Empty for a target: only physics has plans by tensor in a search.
     """
     if workload.software.target != ANY.name:
         return ()
@@ -96,7 +96,7 @@ def _of(
         gain_fraction=gain,
         saved_fraction=saved_fraction(estimate),
         added_s=max(answer.added_s),
-        exports=exports(workload, chosen, numbers["step_time_s"], constants, simulate),
+        exports=exports(workload, chosen, constants, simulate),
     )
 
 

@@ -69,7 +69,7 @@ def search(
     ] = None,
     by_tensor: Annotated[
         bool | None,
-        typer.Option("--by-tensor", help="also by recompute and swap of single tensors; no framework takes these"),
+        typer.Option("--by-tensor", help="also by recompute and swap of single tensors"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of a sampler or a refinement (default 0)")] = None,
     switch: Annotated[
