@@ -35,7 +35,7 @@ from search.space.search_space import SearchSpace
 
 TIGHT = 0.25  # fraction of rows that fit, below which their leanest forms are looked at first: these rule out most rows
 MANY = 2_048  # rows of a chunk from which the bound on their exchange saves more than it costs
-AT_ONCE = 8_192  # rows that are placed or priced in one call: a row takes 20 kB while it is counted
+AT_ONCE = 8_192  # rows that are placed or priced in one call: a row takes 20 kB while it is priced
 OF_TASKS = Feature(PRICED[Place.LAYER] | PRICED[Place.PIPELINE])  # switches that change how long tasks take, or their order
 
 

@@ -1,4 +1,7 @@
-"""Good plans of the first pipelines, found before the enumeration, whose times its first chunks must beat already."""
+"""Good plans of the first pipelines, or of all for a long list, found before the enumeration.
+
+Its first chunks must beat their times already.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,10 @@ from search.ranking.leaderboard import Scored
 from search.space.enumeration import Rejections, charge_illegal
 from search.space.memory_saving_forms import least_memory_form
 
-MOST_PIPELINES = 12  # chunks that are looked at
-LONG = 256  # places from which all chunks are: few hold so many structures, and a search that is cut then lists them all
+MOST_PIPELINES = 12  # chunks that are looked at for a short list
+# Places of a list from which all chunks are looked at: a few chunks have too few structures, and a search that is cut then lists
+# them all.
+LONG = 256
 STRIDE = 7  # one row in so many is looked at; odd, so that options of two values are both seen
 OF_ONE_STRUCTURE = 2  # rows of a structure in a chunk
 SPARE = 60  # structures beyond the places that are simulated, since the closed form may rank them otherwise

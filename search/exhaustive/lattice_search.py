@@ -107,7 +107,10 @@ class LatticeSearch:
         state.price_s += self._now() - begun_s
 
     def _first_plans(self) -> Scored | None:
-        """Good plans of some pipelines; none where the lattice is so small that looking for them takes as long as it saves."""
+        """Good plans of the first pipelines, or of all for a long list, in one step: no limit ends it earlier.
+
+        ``None`` where the lattice is so small that looking for them takes as long as it saves.
+        """
         batches = self._legal_batches()
         first = next(batches, None)
         if first is None or len(first) < self.least_rows:
@@ -120,6 +123,7 @@ class LatticeSearch:
         for chunk in chunks(self.workload, self.request.space, Rejections()):
             batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, Rejections())
             batch = self._pricing.placer.charge_unplaceable(batch, Rejections())
+            beat()
             if len(batch):
                 yield batch
 

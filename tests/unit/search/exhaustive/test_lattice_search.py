@@ -24,6 +24,7 @@ from frameworks.registry import cautions_of
 from search.errors import SearchError
 from search.exhaustive import lattice_search
 from search.exhaustive.lattice_search import LatticeSearch, search
+from search.heartbeat import heartbeats_to
 from search.results.search_result import SearchResult
 from search.session.progress import Progress
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
@@ -187,6 +188,18 @@ def test_a_long_list_that_is_cut_at_once_begins_with_plans_of_all_pipelines(monk
     assert len(run(job, top=places, on_progress=lambda _: False).plans) < places
     monkeypatch.setattr(lattice_search, "LONG", places)
     assert len(run(job, top=places, on_progress=lambda _: False).plans) == places
+
+
+def test_a_long_list_reports_every_pipeline_that_it_looks_at_before_the_first_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LatticeSearch, "least_rows", 1)
+    monkeypatch.setattr(lattice_search, "LONG", 2)
+    job = workload(MOE, num_devices=16, global_batch_size=128)
+    space, beats = search_space(job), list[None]()
+    lattice = LatticeSearch(request(job, space, CONSTANTS, top=2))
+    with heartbeats_to(lambda: beats.append(None)):
+        lattice.advance()
+    assert lattice.state.num_chunks <= 1
+    assert len(beats) == sum(1 for _ in chunks(job, space, Rejections()))
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
