@@ -23,8 +23,11 @@ PACKAGE = "megatron.bridge"
 OWN = (f"{PACKAGE}.perf_recipes", f"{PACKAGE}.recipes")
 FLEX = f"{PACKAGE}.training.flex_dispatcher_backend"
 FOLDERS = "src/megatron/bridge/perf_recipes/*/*/*.py"
-NAME = re.compile(r"(?P<model>\w+?)_pretrain_(?P<devices>\d+)gpu_(?P<hardware>\w+?)_(?P<precision>bf16|fp8\w*)_(?:\w+_)?config")
+NAME = re.compile(
+    r"(?P<model>\w+?)_pretrain_(?P<devices>\d+)gpu_(?P<hardware>\w+?)_(?P<precision>bf16|fp8[a-z]*)_(?:\w+_)?config"
+)
 MODULES = {"moe_act": "mlp_act"}  # one module of ours
+SCALINGS = {"fp8ds": "delayed", "fp8cs": "tensorwise", "fp8sc": "blockwise", "fp8mx": "mxfp8"}  # as mixed_precision.py sets them
 LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}  # of a layout's text, by the names in its list
 
 
@@ -38,6 +41,7 @@ class Recipe:
     model: str
     hardware: str
     precision: str
+    fp8_recipe: str | None
     num_devices: int
     seq_length: int | None
     global_batch_size: int
@@ -145,6 +149,7 @@ def _recipe(said: re.Match[str], config: Any, path: str, line: int) -> Recipe:
         said["model"],
         said["hardware"],
         "bf16" if said["precision"] == "bf16" else "fp8",
+        SCALINGS.get(said["precision"]),
         int(said["devices"]),
         _number(model.seq_length) or _number(config.dataset.seq_length),
         _number(train.global_batch_size) or 0,

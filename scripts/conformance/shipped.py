@@ -90,6 +90,7 @@ def recipe_outcome(recipe: Recipe) -> Outcome:
             "seq_length": recipe.seq_length,
             "global_batch_size": recipe.global_batch_size,
             "precision": recipe.precision,
+            "fp8_recipe": recipe.fp8_recipe,
         },
         "software": {"target": NEWEST, "stack": "megatron-lm"},
         "strategy": {key: value for key, value in recipe.strategy.items() if value is not None},

@@ -106,7 +106,7 @@ def test_a_recipe_of_megatron_bridge_is_read_without_what_it_imports(tmp_path: P
         "tp": 4, "pp": 4, "vpp": 1, "cp": 2, "ep": 1, "etp": 1, "micro_batch_size": 1, "recompute": "core_attn",
         "switches": {"tp_comm_overlap": True},
     }  # fmt: skip
-    assert second.precision == "fp8"
+    assert (second.precision, second.fp8_recipe) == ("fp8", "tensorwise")
     (good, _), (bad, _) = outcomes(tmp_path)
     assert (good.verdict, bad.verdict) == ("priced", "not understood")  # tp 3 divides no 64 devices
 
@@ -132,3 +132,29 @@ def test_a_recipe_lists_the_layers_of_its_virtual_stages(tmp_path: Path) -> None
     (folder / "kimi" / "gb200" / "kimi_k2.py").write_text(LISTED)
     (found,) = recipes(tmp_path)
     assert found.strategy["layer_layout"] == [[2, 3], [3, 1]]  # by chunk, then rank
+
+
+NORMS_AGAIN = """
+from megatron.bridge.perf_recipes.common import base
+
+def {name}() -> object:
+    cfg = base()
+    cfg.model.tensor_model_parallel_size = 4
+    cfg.model.pipeline_model_parallel_size = 4
+    cfg.model.recompute_granularity = "selective"
+    cfg.model.recompute_modules = ["layernorm"]
+    return cfg
+"""
+
+
+def test_a_recipe_is_judged_with_the_scaling_that_its_name_states(tmp_path: Path) -> None:
+    """Core recomputes norms in FP8 unless the scaling is delayed."""
+    folder = tmp_path / "src" / "megatron" / "bridge" / "perf_recipes"
+    (folder / "llama" / "b200").mkdir(parents=True)
+    (folder / "common.py").write_text(BASE)
+    names = [f"llama3_70b_pretrain_64gpu_b200_{scaling}_config" for scaling in ("fp8ds", "fp8cs", "fp8mx_fsdp")]
+    (folder / "llama" / "b200" / "llama3.py").write_text("".join(NORMS_AGAIN.format(name=name) for name in names))
+    delayed, current, mx = (outcome for outcome, _ in outcomes(tmp_path))
+    assert delayed.verdict == "cannot run"
+    assert "delayed" in delayed.why[0]
+    assert (current.verdict, mx.verdict) == ("priced", "priced")
