@@ -29,8 +29,8 @@ def case(
     recompute = {"recompute": {"granularity": "selective", "modules": list(modules)}} if modules else {}
     features = dict.fromkeys(switches, True) | dict.fromkeys(without, False)
     strategy = {"tp": 1, "pp": 1, "micro_batch_size": 1, "switches": features} | plan | recompute
-    case: Case = {"name": f"{name}: {model}", "model": model, "devices": devices, "strategy": strategy, "releases": releases}
-    return case | {"training": training or {}}
+    made: Case = {"name": f"{name}: {model}", "model": model, "devices": devices, "strategy": strategy, "releases": releases}
+    return made | {"training": training or {}}
 
 
 def job_of(case: Case, release: str) -> dict[str, Any]:
