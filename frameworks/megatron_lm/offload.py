@@ -125,7 +125,8 @@ OFFLOAD = Rule(
     "[megatron-0.19, fine_grained_activation_offload.py; megatron-0.19, transformer_config.py]",
     Sentence(
         "tensor_plan swaps inputs of attention, its projection, experts or their activation alike on all layers, in 16 bits, "
-        "with flash_attention and moe_grouped_gemm, without cuda_graph and adapters; it recomputes nothing"
+        "with flash_attention and moe_grouped_gemm, without cuda_graph and adapters; the plan itself recomputes nothing; "
+        "layernorm and mlp_act may be recomputed beside it"
     ),
     _refused,
     _sentence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from frameworks.mindspeed_llm.reader import LEADING, Reading
 from frameworks.mindspeed_llm.specs import OF_TUNING, OVER_HEADS, PACKAGE, READ_SPECS, SPECS, traits_of
 from frameworks.mindspeed_llm.tasks import MODULES, read_task
 from frameworks.physics.memory import BESIDE_TENSORS
-from frameworks.release import values_of
+from frameworks.release import Release, values_of
+from frameworks.table import Table
 from frameworks.unread import Unread
 
 ABSORBED, SPARSE = "enable-mla-absorb", "use-sparse-flash-attn"
@@ -36,10 +37,12 @@ class JobReading(Reading, megatron.JobReading):
 
     models = MODEL
 
+    def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
+        super().__init__(release, table, arguments, num_devices)
+        self.counts_layers = False
+
     def gathers_eight_bits(self) -> None:
         """Nothing: weights are kept and gathered in 16 bits [mindspeed, te/pytorch/module/linear.py]."""
-
-    counts_layers = False
 
     def by_tensor(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
         """The strategy with norms and activation functions of the first layers of each virtual stage as a plan by tensor."""

@@ -180,7 +180,7 @@ POST_NORM = FACTS(
 MC2 = FACTS("mindspeed_mc2", Sentence("mc2 needs sequence parallelism and excludes MoE and coc"))
 
 MC2_RECIPE = FACTS("mindspeed_mc2_recipe", Sentence("mc2 in 8 bits runs with the recipe mxfp8"))
-COC = FACTS("mindspeed_coc", Sentence("coc excludes fp8, which runs on the layers of Transformer Engine"))
+COC = FACTS("mindspeed_coc", Sentence("coc excludes 8 bits, which run on the layers of Transformer Engine"))
 
 COC_BESIDE_EXPERTS = Caution(
     Feature.COC,

@@ -32,7 +32,7 @@ ABSORBED_UP_PROJ = SwitchRule(
         "recompute of mla_up_proj with sparse_attention_kernel: attention over latents multiplies its up-projections into "
         "queries and outputs, and MindSpeed-LLM computes nothing again there"
     ),
-    reason=lambda w, s: Sentence("sparse_attention_kernel has none"),
+    reason=lambda w, s: Sentence("with sparse_attention_kernel no up-projection is computed again"),
 )
 
 RULES = rules_in(globals())

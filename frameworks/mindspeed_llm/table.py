@@ -10,6 +10,7 @@ from cost_models.shapes.precision import EIGHT_BITS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import TrainingJob, Workload
 from documents.sentences import Sentence
 from frameworks.facts import Term, Terms
@@ -67,6 +68,7 @@ TABLE = Table(
     },
 )
 HAS_METHOD = np.array([bool(TABLE.schedules.get(schedule)) for schedule in Schedule])  # has a value of schedules-method
+USUAL_RECIPE = str(STACKS[RELEASE.name].traits.usual_fp8_recipe)
 BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
 
 
@@ -76,7 +78,7 @@ def _recurrent(workload: Workload) -> bool:
 
 def recipe_of(training: TrainingJob) -> str:
     """The recipe that launch files ask for in 8 bits: the job's, else the one of MindSpeed-LLM's own scripts."""
-    return training.fp8_recipe or "mxfp8"
+    return training.fp8_recipe or USUAL_RECIPE
 
 
 TERMS: Terms = {
@@ -131,13 +133,13 @@ TERMS: Terms = {
     ),
     "transformer-impl=transformer_engine": Term(  # its layers are written for 8 bits alone
         lambda w, b: w.training.precision in EIGHT_BITS,
-        Sentence("precision fp8"),
+        Sentence("precision fp8 or hif8"),
         lambda w, s: Sentence("precision {}, which runs on the layers of Transformer Engine", w.training.precision),
         of_job=True,
     ),
     "fp8-format": Term(
         lambda w, b: w.training.precision in EIGHT_BITS,
-        Sentence("precision fp8"),
+        Sentence("precision fp8 or hif8"),
         lambda w, s: Sentence("precision {}", w.training.precision),
         of_job=True,
     ),

@@ -139,8 +139,7 @@ RECOMPUTE_PLAN = Rule(
 
 
 BESIDE_TENSORS = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY
-
-
+# Modules that layers may recompute beside a plan that only swaps.
 BESIDE_SWAPS = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 
 

@@ -25,7 +25,7 @@ ADAM_SWITCHES = Rule(
     Sentence("{} belong to adam", _names(OF_ADAM)),
     lambda w, b: none_of(b) if w.training.optimizer.name == "adam" else has_effect(w, b, OF_ADAM),
     lambda w, s: Sentence(
-        "{} with optimizer {}: known of adam alone", _names(effective_features(w, s) & OF_ADAM), w.training.optimizer.name
+        "{} with optimizer {}: only adam has them", _names(effective_features(w, s) & OF_ADAM), w.training.optimizer.name
     ),
 )
 WHOLE_MATRICES = Rule(
