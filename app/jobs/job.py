@@ -31,7 +31,7 @@ from app.jobs.fields import (
 from app.jobs.headroom import headroom_bytes
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.optimizer import job_optimizer, optimizer_fields
-from app.jobs.precision import resolved_precision, with_usual_recipe, without_effect
+from app.jobs.precision import check_gather, resolved_precision, with_usual_recipe, without_effect
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
@@ -175,6 +175,7 @@ def parse_job(
         room=MemoryRoom(headroom_bytes(settings.min_headroom, profile.usable_hbm_bytes, labels), settings.fit_confidence),
     )
     workload = with_usual_recipe(workload, assumed)
+    check_gather(training_section, workload)
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
     told = {*assumed, *without_effect(training_section, workload)}
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in told and not _is_given(sections, name)}

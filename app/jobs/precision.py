@@ -53,13 +53,31 @@ def with_usual_recipe(workload: Workload, assumed: dict[str, str]) -> Workload:
     return replace(workload, training=replace(training, fp8_recipe=usual))
 
 
+def check_gather(section: TrainingSection, workload: Workload) -> None:
+    """Raises ``InputError`` for ``fp8_param_gather`` on a stack that keeps no weights in 8 bits."""
+    if section.fp8_param_gather is not None and not _keeps_eight_bits(workload):
+        raise InputError(
+            Sentence(
+                "training.fp8_param_gather: stack {} keeps no weights in {}; leave it out.",
+                workload.software.stack,
+                workload.training.precision,
+            )
+        )
+
+
 def without_effect(section: TrainingSection, workload: Workload) -> tuple[str, ...]:
     """Fields that the job leaves out, and that its precision or stack gives no effect."""
-    precision, software = workload.training.precision, workload.software_traits
+    precision = workload.training.precision
     stated = section.fp8_recipe is not None or section.precision in WITH_RECIPE
-    gathers = precision == "fp8" and software.uses_transformer_engine and not software.own_eight_bit_layers
-    missing = {"training.fp8_recipe": precision not in EIGHT_BITS or stated, "training.fp8_param_gather": not gathers}
+    keeps = _keeps_eight_bits(workload)
+    missing = {"training.fp8_recipe": precision not in EIGHT_BITS or stated, "training.fp8_param_gather": not keeps}
     return tuple(name for name, is_idle in missing.items() if is_idle)
+
+
+def _keeps_eight_bits(workload: Workload) -> bool:
+    """Whether the software may keep weights of linear layers in 8 bits alone."""
+    software = workload.software_traits
+    return workload.training.precision == "fp8" and software.uses_transformer_engine and not software.own_eight_bit_layers
 
 
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
@@ -78,7 +96,15 @@ def _precision(given: str | None, default: DefaultTraining | None, profile: Hard
 
 
 def _supported(profile: HardwareProfile) -> list[str]:
+    """Precisions of training with a matmul rate."""
     return [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
+
+
+def _named(profile: HardwareProfile) -> list[str]:
+    """Names of precision that a job may give, also those that say a recipe."""
+    traits, found = device_traits(profile), _supported(profile)
+    with_recipe = ["hif8"] if "fp8" in found and traits.has_hif8 else []
+    return sorted([*found, *with_recipe, *(["mxfp8"] if "mxfp8" in traits.fp8_recipes else [])])
 
 
 def _check_rate(given: str, precision: str, profile: HardwareProfile) -> None:
@@ -91,7 +117,7 @@ def _check_rate(given: str, precision: str, profile: HardwareProfile) -> None:
                 "training.precision: {!r} has no matmul rate on {}; give one of {}.",
                 given,
                 profile.name,
-                joined(", ", sorted(_supported(profile))),
+                joined(", ", _named(profile)),
             )
         )
 

@@ -34,11 +34,10 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     [megatron-0.12, fully_parallel.py].
     """
     batch = StrategyBatch.of([strategy])
-    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
     rules = workload.training.optimizer.rules
     fewer = 1.0 - rules.matrix_moments / rules.moments
     moments = float(moment_bytes(workload, batch)[0]) * (1.0 - fewer * matrix_fraction(workload))
-    bytes_each = (0.0 if fp32 else WEIGHT_BYTES) + MASTER_BYTES + moments
+    bytes_each = (0.0 if workload.keeps_fp32_weights else WEIGHT_BYTES) + MASTER_BYTES + moments
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
     held, task = group.sharded.trained, workload.training.task
     dense, experts = data_parallel_sizes(batch)

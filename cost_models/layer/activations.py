@@ -218,7 +218,8 @@ def _norm_outputs(workload: Workload, keys: LayerKeys, *, moe: bool) -> tuple[Fl
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
     """Bytes that attention keeps of its scores, and bytes of their gradients during the backward.
 
-    A recurrence keeps no scores; its states count as the gradients. So do the buffers of an indexer, which keeps its own scores.
+    A recurrence keeps no scores; its states count as the gradients. The buffers of an indexer count there too; its scores
+    are counted with attention.
     """
     linear = workload.model.linear_attention(local=local)
     if linear is not None:

@@ -72,7 +72,7 @@ def adapter_times(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
         outer = linear.outer / (shares if linear.enters or both else 1.0)
         narrow = adapters.rank / (ranks if both and linear.enters else 1.0)
         groups = adapter_copies(workload, linear, keys)
-        rate = device.bf16_flops_per_s
+        rate = device.unquantised_flops_per_s
         time_s = matmul_s(first, narrow, inner, device, groups=groups, flops_per_s=rate)
         time_s = time_s + matmul_s(second, outer, adapters.rank, device, groups=groups, flops_per_s=rate)
         if linear.target in (Target.QKV, Target.PROJ):

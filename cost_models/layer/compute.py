@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,8 @@ class Device:
     """Rates of one rank under the given software and constants."""
 
     linear_flops_per_s: float  # linear layers, in the training precision
-    bf16_flops_per_s: float  # head, expert router and unfused scores; in FP32 training their rate in FP32
+    unquantised_flops_per_s: float  # head, expert router and unfused scores, in 16 bits or FP32
+    half_flops_per_s: float  # in 16 bits, also in FP32 training
     attention_flops_per_s: float  # long-sequence fused attention, forward
     attention_half_length: float  # tokens at which fused attention reaches half of that rate
     narrow_head_exponent: float  # scales that rate by (head dim / 128)^x for narrower heads
@@ -74,6 +75,12 @@ class Device:
     time_factor: float  # multiplies device time: software release, slowest node, and the job's own factors
     constants: Constants
 
+    @property
+    def in_half(self) -> Device:
+        """The device for matmuls that are in 16 bits whatever the training precision."""
+        rate = self.half_flops_per_s
+        return replace(self, linear_flops_per_s=rate, unquantised_flops_per_s=rate, element_factor=1.0)
+
     @classmethod
     def of(cls, workload: Workload, constants: Constants) -> Device:
         """Rates for the workload's hardware, precision and software.
@@ -82,7 +89,8 @@ class Device:
         """
         profile, software = workload.cluster.profile, workload.software
         precision = workload.training.precision
-        half = precision if precision in ("fp16", "fp32") else "bf16"
+        half = "fp16" if precision == "fp16" or "bf16" not in profile.matmul_flops_per_s else "bf16"
+        unquantised = "fp32" if precision == "fp32" else half
         linear = "tf32" if precision == "fp32" and _multiplies_in_tf32(workload) else precision
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
@@ -90,8 +98,9 @@ class Device:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, linear) * matmul_fraction,
-            bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
-            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * attention_fraction,
+            unquantised_flops_per_s=achievable_flops_per_s(profile, unquantised) * matmul_fraction,
+            half_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
+            attention_flops_per_s=matmul_peak_flops_per_s(profile, unquantised) * attention_fraction,
             attention_half_length=attention_half_length,
             narrow_head_exponent=_narrow_head_exponent(workload),
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
@@ -292,7 +301,7 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
         Heads x queries x keys on the rank. Causal masks skip none.
     """
     count = np.asarray(scores, dtype=np.float64)
-    rate = device.bf16_flops_per_s
+    rate = device.unquantised_flops_per_s
     if head_dim % ALIGNED_HEAD_DIM:
         rate = min(rate, MISALIGNED_HEAD_FLOPS_PER_S)
     depth_fraction = head_dim / (head_dim + device.constants.depth_half)
@@ -311,5 +320,5 @@ def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
 
 
 def state_s(moved_bytes: ArrayLike, device: Device) -> Floats:
-    """As ``vector_s``, of weights, gradients and optimizer states, whose bytes are already those of the precision. [s]"""
+    """As ``vector_s``, of states and tables whose bytes do not depend on the precision, or are already those of it. [s]"""
     return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor

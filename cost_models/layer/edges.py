@@ -65,7 +65,7 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     gather = np.where(sp, all_gather_s(hidden, t, ones, network), 0.0)
     embedding_comm = np.where(replicated, 0.0, scatter)
     embedding_comm_back = np.where(replicated, 0.0, gather)
-    logits = matmul_s(n, model.vocab_size / t, h, device, flops_per_s=device.bf16_flops_per_s)
+    logits = matmul_s(n, model.vocab_size / t, h, device, flops_per_s=device.unquantised_flops_per_s)
     loss = vector_s(device.constants.cross_entropy_bytes * n * model.vocab_size / t, device)
     task = workload.training.task
     times = 2.0 if task.runs_reference else 1.0  # the reference looks up its tokens, and needs its logits too

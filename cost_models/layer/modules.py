@@ -16,6 +16,7 @@ from cost_models.layer.compute import (
     Device,
     fused_attention_s,
     matmul_s,
+    state_s,
     unfused_attention_s,
     vector_s,
 )
@@ -166,7 +167,7 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, adapters: Adap
     kernel_s = device.constants.kernel_s * device.time_factor
     launches = np.where(one_kernel, 0.0, (held - 1.0) * each * kernel_s)
     experts = first + second + launches
-    router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
+    router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.unquantised_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
     last, moe_s = second + shared_last, experts + router + shared
     own = (entering, query_up, router, shared_last)
@@ -246,7 +247,7 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
     chosen = workload.model.sparse_attention is not None  # no kernel builds a mask of chosen tokens
     if not (workload.reads_whole_mask or chosen):
         return np.zeros_like(flops)
-    return np.where((keys.cp > 1) & (not chosen), 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
+    return np.where((keys.cp > 1) & (not chosen), 0.0, state_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     else:
         routed = expert_rows(keys, shape, training) * shape.expert_ffn_hidden_size / keys.etp
         common = n * shape.shared_expert_ffn_hidden_size / t
-        router = ROUTER_BYTES * shape.num_experts * n_l
+        router = ROUTER_BYTES * shape.num_experts * n_l / device.element_factor  # in FP32 anyway
 
     def unfused(feature: Feature) -> Floats:
         return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)

@@ -87,7 +87,7 @@ def indexer_s(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floa
 def _projections_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
     """Forward time of the projections to queries, keys and weights of heads; the last are of gathered tokens. [s] ``[k]``"""
     sparse, mla = parts_of(workload.model)
-    n, h, rate = keys.tokens(workload.training), workload.model.hidden_size, device.bf16_flops_per_s
+    n, h, rate = keys.tokens(workload.training), workload.model.hidden_size, device.unquantised_flops_per_s
     queries = matmul_s(n, sparse.index_width, mla.q_lora_rank, device, flops_per_s=rate)
     weights = matmul_s(scored_tokens(workload, keys), sparse.num_index_heads, h, device, flops_per_s=rate)
     return queries + matmul_s(n, sparse.index_head_dim, h, device, flops_per_s=rate) + weights
@@ -106,7 +106,7 @@ def _fused_index_s(workload: Workload, keys: LayerKeys, device: Device) -> tuple
 def _written_index_s(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
     sparse, _ = parts_of(workload.model)
     scores = scored_tokens(workload, keys) * workload.training.seq_length * sparse.num_index_heads
-    product = 2.0 * scores * sparse.index_head_dim / (device.bf16_flops_per_s * FP32_RATE_FRACTION)
+    product = 2.0 * scores * sparse.index_head_dim / (device.half_flops_per_s * FP32_RATE_FRACTION)
     forward = product + INDEX_FORWARD_BYTES * scores / device.raw_hbm_bytes_per_s
     backward = 2.0 * product + INDEX_BACKWARD_BYTES * scores / device.raw_hbm_bytes_per_s
     return forward * device.time_factor, backward * device.time_factor
@@ -117,7 +117,7 @@ def _written_target_s(workload: Workload, keys: LayerKeys, device: Device) -> Fl
     _, mla = parts_of(workload.model)
     width = np.where(attends_to_latents(keys), mla.kv_lora_rank + mla.qk_rope_head_dim, mla.qk_head_dim)
     scores = scored_tokens(workload, keys) * workload.training.seq_length * workload.model.num_attention_heads / keys.tp
-    product = 2.0 * width * scores / device.bf16_flops_per_s
+    product = 2.0 * width * scores / device.unquantised_flops_per_s
     return (product + TARGET_BYTES * scores / device.raw_hbm_bytes_per_s) * device.time_factor
 
 

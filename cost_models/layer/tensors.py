@@ -20,7 +20,7 @@ from cost_models.layer.attention_bytes import (
     output_copy_bytes,
     statistics_bytes,
 )
-from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
+from cost_models.layer.compute import ELEMENT_BYTES, Device, state_s
 from cost_models.layer.costs import LayerCosts, layer_costs
 from cost_models.layer.expert_bytes import expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_rows import peak_expert_rows
@@ -65,11 +65,11 @@ class TensorCosts:
     """Costs of the tensors of one kind of layer and one micro batch, columns ``[k]``.
 
     ``bytes`` is what the layer keeps of every tensor; it sums to all that the layer keeps. ``copied_again`` are bytes of other
-    tensors that are copied beside one that is swapped. ``again_s`` is the recompute time of
-    each tensor that can be recomputed, ``host_again_s`` what the host takes to dispatch it. Queries, keys and values share
-    ``rope_s``, which either of them needs. ``spare_s`` is how far the host is ahead of the device at the end of a backward, below
-    0 where the device waits. ``window_*_s`` is compute of a pass that can hide copies between device and host. ``stretch`` is the
-    slowdown for each hidden second.
+    tensors that are copied beside one that is swapped. ``again_s`` is the recompute time of each tensor that can be recomputed,
+    ``host_again_s`` what the host takes to dispatch it. Queries, keys and values share ``rope_s``, which either of them needs.
+    ``spare_s`` is how far the host is ahead of the device at the end of a backward, below 0 where the device waits.
+    ``window_*_s`` is compute of a pass that can hide copies between device and host. ``stretch`` is the slowdown for each hidden
+    second.
     """
 
     bytes: dict[Tensor, Floats]
@@ -191,7 +191,7 @@ def _copied_again(workload: Workload, present: dict[Tensor, Floats]) -> dict[Ten
 
 
 def _spare_s(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool) -> Floats:
-    """How far the host is ahead of the device at the end of a backward that computes nothing again. [s] ``[k]``"""
+    """How far the host is ahead of the device at the end of a backward that repeats no tensor. [s] ``[k]``"""
     whole = layer_costs(workload, keys, device, network, moe=moe, local=local)
     waits = whole.backward["host"] + whole.backward["size_synchronisation"]
     dispatch = whole.host["backward"] - whole.backward["size_synchronisation"]
@@ -315,7 +315,7 @@ def _experts_again_s(
     matmuls, shape = compute.matmuls, workload.model.moe
     assert shape is not None
     second = matmuls.last - matmuls.shared_last
-    logits = vector_s(ROUTER_BYTES * shape.num_experts * keys.sharded_tokens(workload.training), device)
+    logits = state_s(ROUTER_BYTES * shape.num_experts * keys.sharded_tokens(workload.training), device)
     routed, shared = known[Tensor.EXPERT_ACTIVATION], known[Tensor.SHARED_ACTIVATION]
     share = routed / (routed + shared)
     return {
@@ -356,7 +356,7 @@ def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: Te
 
 
 def chosen_costs(whole: LayerCosts, tensors: TensorCosts, choice: TensorChoice) -> LayerCosts:
-    """Time of a layer under a choice of tensors. ``whole`` is without recompute or swap; its tables may be empty."""
+    """Time of a layer under a choice of tensors. ``whole`` is without swap; its tables may be empty."""
     again, dispatched = tensors.recomputed_s(choice.recompute), tensors.dispatched_s(choice.recompute)
     copies = tensors.copies(tensors.copied_bytes(choice.swap))
     device_s = copies.backward_s + again

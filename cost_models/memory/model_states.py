@@ -42,9 +42,9 @@ class StageParameters:
 
 @dataclass(frozen=True)
 class ModelStates:
-    """Bytes that a rank keeps between steps, ``[stage, n]``, by kind; the first step creates ``moments``.
+    """Bytes of a rank, ``[stage, n]``, by kind, of which ``total`` stay between steps; the first step creates ``moments``.
 
-    ``weights`` include those of a reference model.
+    ``weights`` include those of a reference model. ``uneven`` is a part of ``master`` and ``moments``.
     """
 
     weights: Floats
@@ -54,7 +54,7 @@ class ModelStates:
     gradient_copies: Floats  # FP32 copy of the gradient shard, from the optimizer's start to the next zero_grad
     swapped: Floats  # states that live in host memory
     uneven: Floats  # bytes beyond an even division, where tensors stay whole
-    working: Floats  # bytes to orthogonalise a matrix
+    working: Floats  # bytes to orthogonalise a matrix, only while the optimizer runs
 
     @property
     def total(self) -> Floats:
@@ -289,7 +289,7 @@ def model_states(
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
     software = workload.software
-    fp32 = software.fp32_parameters or workload.software_traits.fp32_shards or workload.training.precision == "fp32"
+    fp32 = workload.keeps_fp32_weights
     recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
     casts = workload.training.precision == "fp8" and recipe is None and engine
     weight_bytes = np.where(casts & ((batch.zero_stage == 0) | (not workload.gathers_eight_bits)), CAST_WEIGHT_BYTES, 0.0) + (

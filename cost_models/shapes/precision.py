@@ -37,6 +37,6 @@ RECIPES: Mapping[str, Recipe] = {
     "tensorwise": Recipe(0.0, 0.0, 2, casts_each_way=False),
     "blockwise": Recipe(4.0 / _VECTOR, 4.0 / _BLOCK, 1, casts_each_way=True),
     "mxfp8": Recipe(1.0 / _GROUP, 1.0 / _GROUP, 1, casts_each_way=True),
-    # Blocks of weights are square, so that both directions share the data; each has scales laid out for it.
+    # Blocks of weights are square, so that both directions could share the data; it is priced as two copies, as MXFP8.
     "mxfp8-32x32": Recipe(1.0 / _GROUP, 1.0 / _GROUP, 1, casts_each_way=True),
 }

@@ -375,9 +375,15 @@ class Workload:
         return 1.0 if either else 2.0
 
     @property
+    def keeps_fp32_weights(self) -> bool:
+        """Whether weights are kept in FP32, so that they are their own master."""
+        software = self.software
+        return software.fp32_parameters or self.software_traits.fp32_shards or self.training.precision == "fp32"
+
+    @property
     def residual(self) -> Residual:
-        """Form of the residual sums of a layer."""
-        return RESIDUALS[self.software.fp32_residual]
+        """Form of the residual sums of a layer; in FP32 training all are as they are."""
+        return RESIDUALS["none" if self.training.precision == "fp32" else self.software.fp32_residual]
 
     @property
     def reads_whole_mask(self) -> bool:

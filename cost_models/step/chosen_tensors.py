@@ -19,7 +19,8 @@ from cost_models.step.priced_keys import GatheredKeys, PricedKeys, taken
 def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[TensorCosts, ...]:
     """Bytes and recompute time of every tensor, for each kind of layer and each strategy, ``[n]``.
 
-    Kinds are in the order of ``ModelShape.layer_kinds``. The strategies have no recompute or swap except their tensor plans.
+    Kinds are in the order of ``ModelShape.layer_kinds``. The strategies swap nothing but by their tensor plans, and
+    recompute modules alone beside them.
     """
     keys, index = layer_keys(workload, batch)
     found = []

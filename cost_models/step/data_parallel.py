@@ -121,7 +121,7 @@ def _takes_whole_tensors(workload: Workload) -> bool:
 def _gathers_twice(workload: Workload) -> bool:
     """Whether the optimizers of experts and of all other parameters each gather the parameters of both.
 
-    One that takes whole tensors has both.
+    An optimizer of whole tensors holds both, and gathers them once.
     """
     traits = workload.software_traits
     if _takes_whole_tensors(workload):
@@ -246,7 +246,7 @@ def optimizer_s(
     network: Network | None = None,
     whole_tensors: WholeTensors | None = None,
 ) -> Floats:
-    """Seconds a step of the optimizer, ``[stage, n]``: Adam on the rank's shard, gradient norm and clip.
+    """Seconds a step of the optimizer, ``[stage, n]``: update of the rank's share, gradient norm and clip.
 
     Under swap-optimizer the host link can be slower than Adam. Matrices that are orthogonalised take the time of the rank that
     has most of them (``whole_tensors``); the network is for theirs alone.
@@ -261,8 +261,8 @@ def optimizer_s(
     updated = UPDATE_BYTES - (ELEMENT_BYTES if workload.training.precision == "fp32" else 0)
     if whole_tensors is not None and network is not None:
         bytes_each = updated + float(2.0 * moments[0])
-        optimizer, none = workload.training.optimizer, state_s(bytes_each, device)
-        whole = whole_tensors.of_rank(lambda each: update_s(each, optimizer, device, network, bytes_each), float(none))
+        optimizer, rest_s = workload.training.optimizer, state_s(bytes_each, device)
+        whole = whole_tensors.of_rank(lambda each: update_s(each, optimizer, device, network, bytes_each), float(rest_s))
         return whole + state_s(NORM_BYTES * held, device)
     update = state_s((updated + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)

@@ -61,9 +61,8 @@ def newton_schulz_s(matrix: Matrix, optimizer: Optimizer, device: Device, networ
     bits, with k the shorter side [emerging-optimizers, muon_utils.py].
     """
     short, long = _sides(matrix, optimizer.tp_mode)
-    rate = device.bf16_flops_per_s
-    gram = matmul_s(short, short, long, device, flops_per_s=rate) + matmul_s(short, short, short, device, flops_per_s=rate)
-    step_s = gram + matmul_s(short, long, short, device, flops_per_s=rate)
+    half = device.in_half
+    step_s = matmul_s(short, short, long, half) + matmul_s(short, short, short, half) + matmul_s(short, long, short, half)
     moved_s = state_s(NORMALISED_BYTES * short * long, device)
     found: Floats = optimizer.ns_steps * step_s + moved_s + newton_schulz_comm_s(matrix, optimizer, network)
     return found

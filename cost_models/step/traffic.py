@@ -126,7 +126,10 @@ def _counting(network: Network, counted: int) -> Network:
 def _per_step(
     workload: Workload, group: PricedGroup, constants: Constants, network: Network, rank: Taken = Taken.FULLEST
 ) -> dict[str, Floats]:
-    """Seconds of each kind of group over a step, ``[stage]``; ``rank``: of those that share whole tensors."""
+    """Seconds of each kind of group over a step, ``[stage]``; ``rank``: of those that share whole tensors.
+
+    Exchange that orthogonalises matrices of experts, over expert-tensor parallelism, counts as ``tp``.
+    """
     optimizer = workload.training.optimizer
     keys, _ = layer_keys(workload, group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction

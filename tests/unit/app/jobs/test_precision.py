@@ -63,7 +63,7 @@ def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected:
         (
             "gb200-nvl72",
             {"precision": "hif8"},
-            "training.precision: 'hif8' has no matmul rate on gb200-nvl72; give one of bf16, fp16, fp32, fp8, nvfp4.",
+            "training.precision: 'hif8' has no matmul rate on gb200-nvl72; give one of bf16, fp16, fp32, fp8, mxfp8, nvfp4.",
         ),
         (
             "a100-sxm-80gb",
@@ -79,6 +79,16 @@ def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected:
             "ascend-950pr",
             {"precision": "bf16", "fp8_recipe": "mxfp8"},
             "training.fp8_recipe: 'mxfp8' is of 8 bits, and training.precision is bf16; leave it out.",
+        ),
+        (
+            "ascend-950pr",
+            {"precision": "nvfp4"},
+            "training.precision: 'nvfp4' has no matmul rate on ascend-950pr; give one of bf16, fp16, fp8, hif8, mxfp8.",
+        ),
+        (
+            "ascend-950pr",
+            {"precision": "fp8", "fp8_param_gather": True},
+            "training.fp8_param_gather: stack mindspeed-llm keeps no weights in fp8; leave it out.",
         ),
         (
             "gb200-nvl72",

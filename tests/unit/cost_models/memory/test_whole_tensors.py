@@ -114,7 +114,7 @@ def test_bytes_over_tensor_parallelism() -> None:
 def test_seconds_are_those_of_matmuls_in_16_bits_and_of_memory_traffic() -> None:
     job = workload(optimizer=MUON)
     on, one = device(job), matrix(8192, 8192)
-    busy = newton_schulz_flops(one, MUON)[0] / on.bf16_flops_per_s
+    busy = newton_schulz_flops(one, MUON)[0] / on.unquantised_flops_per_s
     moved = 24 * 8192 * 8192 / on.hbm_bytes_per_s
     assert newton_schulz_s(one, MUON, on, network(job))[0] == pytest.approx(busy + moved)
 

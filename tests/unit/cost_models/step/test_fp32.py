@@ -2,19 +2,25 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from cost_models.delivery.state import saved_state
 from cost_models.layer.communication import context_parallel_comm, expert_comm, tensor_parallel_comm, weight_comm
 from cost_models.layer.compute import UNMEASURED_ACHIEVABLE_FRACTION, vector_s
+from cost_models.memory.whole_tensors import Matrix
+from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.parameters import layer_rank_parameters
-from cost_models.shapes.strategy import CpAlgo, Dispatcher
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.workload import Cluster, Workload
+from cost_models.step.orthogonalising import newton_schulz_s
 from cost_models.step.priced_groups import pipeline_sends_s
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, SPARSE, batch, constants, device, keys, network, workload
 
 EXPERTS = {"model": SPARSE}
+MUON = Optimizer("muon")
 N, H = 2048, 1024  # tokens of a micro batch, channels
 
 
@@ -87,4 +93,21 @@ def test_linear_layers_of_transformer_engine_round_to_tf32(cluster: Cluster, sta
     found = device(workload(cluster=cluster, precision="fp32", stack=stack))
     fraction = constants().matmul_fraction
     assert found.linear_flops_per_s == pytest.approx(linear * UNMEASURED_ACHIEVABLE_FRACTION * fraction)
-    assert found.bf16_flops_per_s == pytest.approx(2e13 * UNMEASURED_ACHIEVABLE_FRACTION * fraction)  # head, router, scores
+    reached = UNMEASURED_ACHIEVABLE_FRACTION * fraction
+    assert found.unquantised_flops_per_s == pytest.approx(2e13 * reached)  # head, router, scores
+
+
+def test_what_stays_in_16_bits_or_is_in_fp32_anyway_takes_as_long() -> None:
+    wide, narrow = on_gpus("fp32", optimizer=MUON), on_gpus("bf16", optimizer=MUON)
+    matrix = Matrix(np.array([8192.0]), np.array([8192.0]), np.array([1]), 0)
+    times = [newton_schulz_s(matrix, MUON, device(job), network(job))[0] for job in (wide, narrow)]
+    assert times[0] == times[1] > 0
+    assert {job.keeps_fp32_weights for job in (wide, narrow)} == {True, False}
+    streams = [on_gpus(precision, fp32_residual="stream").residual.is_stream for precision in ("fp32", "bf16")]
+    assert streams == [False, True]  # sums of FP32 activations are in FP32 whether they are asked for or not
+
+
+def test_a_checkpoint_has_no_weights_beside_its_master() -> None:
+    one = ParallelStrategy(tp=1, pp=1, dp=8)
+    saved = {name: saved_state(on_gpus(name), one, constants()).total_bytes for name in ("fp32", "bf16")}
+    assert saved["fp32"] * 14 == pytest.approx(saved["bf16"] * 12)  # 4 + 8, and 2 of the weights in BF16
