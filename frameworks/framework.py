@@ -118,6 +118,18 @@ def untold_task(name: str, tasks: Sequence[Task], workload: Workload) -> tuple[s
     return (Sentence("Not the same task: {} is written for {}, not {}.", name, joined(", ", tasks), task),)
 
 
+def untold_optimizer(name: str, optimizers: Sequence[str], workload: Workload) -> tuple[str, ...]:
+    """A sentence where a framework's program has another optimizer than the job, and would train other weights."""
+    optimizer = workload.training.optimizer.name
+    if optimizer in optimizers:
+        return ()
+    return (
+        Sentence(
+            "Not the same optimizer: {} trains with {}, not with {}.", name, joined(Sentence(" or "), optimizers), optimizer
+        ),
+    )
+
+
 def only_pretraining(workload: Workload) -> tuple[str, ...]:
     """A sentence on any other task, for a framework that can be told every model."""
     return untold_task(Sentence("the program"), (Task.PRETRAIN,), workload)

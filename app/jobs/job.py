@@ -339,6 +339,7 @@ def _training(
         global_batch_size=global_batch_size,
         precision=precision,
         fp8_recipe=recipe,
+        fp8_param_gather=section.fp8_param_gather,
         task=task,
         optimizer=optimizer,
         train_tokens=resolved("train_tokens", section.train_tokens),

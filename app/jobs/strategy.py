@@ -244,9 +244,12 @@ def _mtp_before_head(section: StrategySection, model: ModelShape) -> int:
 
 
 def usual_zero_stage(workload: Workload, pp: int) -> int:
-    """The ZeRO stage where none is stated: a stack that shards weights keeps them behind a forward in a pipeline alone."""
+    """The ZeRO stage where none is stated: that of optimizer states, if ranks usually share them.
+
+    A stack that shards weights keeps them behind a forward in a pipeline alone.
+    """
     if not workload.software_traits.fp32_shards:
-        return 1
+        return int(workload.training.optimizer.rules.is_sharded)
     return 2 if pp > 1 else 3  # as PyTorch's FSDP does
 
 

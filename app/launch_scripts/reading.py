@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -37,6 +38,7 @@ from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
 
+WRITTEN_FOR = re.compile(r"^# launch: (\S+) ", re.MULTILINE)  # a comment of our own launch files
 MAX_TRIED = 2  # most switches to try: each doubles the space
 WHOLE_LAYERS = ["none", "block:25%", "block:50%", "block:75%", "full"]  # recompute that names no module
 _FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {
@@ -73,7 +75,10 @@ class ReadScript:
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
-    """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first."""
+    """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first.
+
+    Of releases that know as many, a file of ours is for the one that it names.
+    """
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
     form = form_of(text)
@@ -95,18 +100,25 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
     if shipped and not any(framework.name in shipped for framework in here):
         names = joined(" or ", shipped)
         raise InputError(Sentence("{}: {} is a program of {}, which does not run on the hardware.", given.name, entry, names))
-    return min(read, key=lambda pair: _strangeness(pair[0].said(), pair[1].release))
+    named = WRITTEN_FOR.search(text)
+
+    def distance(pair: tuple[Launch, Framework]) -> tuple[int, bool, int]:
+        (launch, framework), label = pair, named and named[1]
+        strange, accepted_count = _strangeness(launch.said(), framework.release)
+        return strange, framework.target.label != label, -accepted_count
+
+    return min(read, key=distance)
 
 
 def _strangeness(said: Mapping[str, tuple[str, ...]], release: Release) -> tuple[int, int]:
-    """Arguments and values that a release does not have; then, negative, the arguments that it has."""
+    """Arguments and values that a release does not have, and the arguments that it has."""
     strange = accepted_count = 0
     for name, values in said.items():
         argument = release.arguments.get(name)
         accepted_count += argument is not None
         known = accepts(argument, values) if argument is not None else name[:1] == " " or release.knows(name)
         strange += not known
-    return strange, -accepted_count
+    return strange, accepted_count
 
 
 def read_script_job(

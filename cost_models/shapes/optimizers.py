@@ -24,19 +24,22 @@ class OptimizerRules:
     """States of an optimizer, each as large as the FP32 parameter, beside the master weight.
 
     ``moments`` of any parameter and ``matrix_moments`` of the matrices of layers differ where these are orthogonalised.
+    ``is_sharded``: ranks usually share its states.
     """
 
     moments: int
     matrix_moments: int
     orthogonalises: bool = False
+    is_sharded: bool = True
 
 
 # Adam has two moments, SGD the momentum that is Megatron's default [megatron-0.12, arguments.py]. Muon has a momentum of
-# matrices; embedding, head and vectors stay with Adam [megatron-0.19, emerging_optimizers.py].
+# matrices; embedding, head and vectors stay with Adam [megatron-0.19, emerging_optimizers.py]. Megatron's distributed optimizer
+# takes no SGD [megatron-0.12, distrib_optimizer.py].
 OPTIMIZERS = {
     "adam": OptimizerRules(moments=2, matrix_moments=2),
     "muon": OptimizerRules(moments=2, matrix_moments=1, orthogonalises=True),
-    "sgd": OptimizerRules(moments=1, matrix_moments=1),
+    "sgd": OptimizerRules(moments=1, matrix_moments=1, is_sharded=False),
 }
 NS_STEPS = 5  # of Newton-Schulz, by default [megatron-0.19, optimizer_config.py]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cost_models.shapes.optimizers import OPTIMIZERS
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape
@@ -28,7 +29,7 @@ class Dialect:
     ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher; ``hybridep``: in
     NVLink domains that DeepEP does not span (empty: the release has no other). ``placements``: the
     possible placements of layers; if they are not ``even``, one argument has the layout. ``tasks``: what ``pretrain_gpt.py``
-    trains. ``fused_latent_rope``: latent attention has a fused rotary embedding.
+    trains, and ``optimizers`` with what. ``fused_latent_rope``: latent attention has a fused rotary embedding.
     """
 
     release: Release
@@ -40,6 +41,7 @@ class Dialect:
     hybridep: Arguments
     placements: Placements
     tasks: tuple[Task, ...] = (Task.PRETRAIN,)
+    optimizers: tuple[str, ...] = tuple(OPTIMIZERS)
     fused_latent_rope: bool = False
     by_name: Mapping[str, Rule] = field(init=False)
 
@@ -95,6 +97,7 @@ CORE_0_12 = Dialect(
     deepep={"moe-enable-deepep": ()},
     hybridep={},
     placements=rules_0_12.PLACEMENTS,
+    optimizers=rules_0_12.OPTIMIZERS,
 )
 CORE_0_19 = Dialect(
     RELEASE_0_19,

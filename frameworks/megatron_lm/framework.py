@@ -12,7 +12,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
-from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, untold_task
+from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, untold_optimizer, untold_task
 from frameworks.megatron_lm import bridge_rules, offload
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
@@ -51,7 +51,8 @@ def _untold(dialect: Dialect, workload: Workload) -> tuple[str, ...]:
     """A model with adapters is told by its Hugging Face files."""
     if workload.training.task.adapters is not None:
         return untold_task(dialect.name, dialect.tasks, workload)
-    return untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks)
+    optimizer = untold_optimizer(dialect.name, dialect.optimizers, workload)
+    return untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks) + optimizer
 
 
 def _misstated(dialect: Dialect, workload: Workload) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ MXFP8_WEIGHTS = Rule(
     job_only=True,
 )
 
-OPTIMIZER = optimizer_rule("megatron_optimizer", "[megatron-0.12, arguments.py]", NAME, "adam", "sgd")
+OPTIMIZERS = ("adam", "sgd")
+OPTIMIZER = optimizer_rule("megatron_optimizer", "[megatron-0.12, arguments.py]", NAME, *OPTIMIZERS)
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", Sentence("of {}", NAME))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
-from frameworks.framework import Framework, untold_task
+from frameworks.framework import Framework, untold_optimizer, untold_task
 from frameworks.mindformers import fine_tuning
 from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
-from frameworks.mindformers.rules import FIXED, NAME, PLACEMENTS, RULES
+from frameworks.mindformers.rules import FIXED, NAME, OPTIMIZERS, PLACEMENTS, RULES
 from frameworks.mindformers.table import RELEASE, TABLE
 from frameworks.mindformers.writer import arguments
 from frameworks.mindformers.yaml_file import yaml_file
@@ -18,11 +18,12 @@ from frameworks.target import Target
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
-    """Sentences on legacy layers, whose options are read and not written, on another task, and on packed samples."""
+    """Sentences on legacy layers, whose options are read and not written, on another task or optimizer, and on packed samples."""
     legacy = Sentence("The layers are those of use_legacy: True, and files for them are changed (`meshplan tune`), not written.")
     return (
         *((legacy,) if workload.software.legacy_layers else ()),
         *untold_task(NAME, fine_tuning.TASKS, workload),
+        *untold_optimizer(NAME, OPTIMIZERS, workload),
         *fine_tuning.mislabelled(workload),
     )
 

@@ -40,7 +40,8 @@ NAME = "MindFormers"
 TASK = task_rule("mindformers_task", "[mindformers-1.8, run_mindformer.py]", NAME, *TASKS)
 
 PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
-OPTIMIZER = optimizer_rule("mindformers_optimizer", "[mindformers-1.8, adamw.py]", NAME, "adam")
+OPTIMIZERS = ("adam",)
+OPTIMIZER = optimizer_rule("mindformers_optimizer", "[mindformers-1.8, adamw.py]", NAME, *OPTIMIZERS)
 MODEL = Rule(
     "mindformers_model",
     "[mindformers-1.8, models; mindformers-1.8, gpt_layer_specs.py]",

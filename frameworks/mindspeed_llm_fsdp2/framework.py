@@ -6,12 +6,12 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
-from frameworks.framework import Framework, NamedReader, untold_task
+from frameworks.framework import Framework, NamedReader, untold_optimizer, untold_task
 from frameworks.mindspeed_llm_fsdp2.families import is_trained, why_not_trained
 from frameworks.mindspeed_llm_fsdp2.job_reader import named_model, no_model, read_job
 from frameworks.mindspeed_llm_fsdp2.nearest import nearest, unwritable
 from frameworks.mindspeed_llm_fsdp2.reader import read
-from frameworks.mindspeed_llm_fsdp2.rules import FIXED, NAME, PLACEMENTS, RULES
+from frameworks.mindspeed_llm_fsdp2.rules import FIXED, NAME, OPTIMIZERS, PLACEMENTS, RULES
 from frameworks.mindspeed_llm_fsdp2.table import RELEASE, STACK, TABLE
 from frameworks.mindspeed_llm_fsdp2.writer import arguments
 from frameworks.mindspeed_llm_fsdp2.yaml_file import yaml_file
@@ -21,9 +21,10 @@ YEAR = 2026.64  # of the commit: 21 August 2026
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
-    """Sentences on a model whose layers are not known here, and on another task."""
+    """Sentences on a model whose layers are not known here, on another task, and on another optimizer."""
     model = () if is_trained(workload.model) else (Sentence("Not the same model: {}.", why_not_trained(workload.model)),)
-    return model + untold_task(NAME, (Task.PRETRAIN, Task.SFT), workload)
+    task = untold_task(NAME, (Task.PRETRAIN, Task.SFT), workload)
+    return model + task + untold_optimizer(NAME, OPTIMIZERS, workload)
 
 
 MINDSPEED_FSDP2 = Framework(

@@ -25,7 +25,8 @@ _MESH = "[mindspeed-llm, fsdp2/distributed/parallel_state.py:97]"
 
 TASK = task_rule("mindspeed_fsdp2_task", "[mindspeed-llm, fsdp2/utils/arguments.py:583]", NAME, Task.PRETRAIN, Task.SFT)
 PRECISION = precision_rule("mindspeed_fsdp2_precision", "[mindspeed-llm, fsdp2/utils/arguments.py:444]", NAME, "bf16")
-OPTIMIZER = optimizer_rule("mindspeed_fsdp2_optimizer", "[mindspeed-llm, fsdp2/optim/optimizer.py]", NAME, "adam")
+OPTIMIZERS = ("adam",)
+OPTIMIZER = optimizer_rule("mindspeed_fsdp2_optimizer", "[mindspeed-llm, fsdp2/optim/optimizer.py]", NAME, *OPTIMIZERS)
 MODEL = Rule(
     "mindspeed_fsdp2_model",
     "[mindspeed-llm, fsdp2/models/model_factory.py:106; mindspeed-llm, fsdp2/models/model_registry.py:25]",

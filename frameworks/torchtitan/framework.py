@@ -5,22 +5,22 @@ from __future__ import annotations
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
-from frameworks.framework import Framework, untold_task
+from frameworks.framework import Framework, untold_optimizer, untold_task
 from frameworks.target import Target
 from frameworks.torchtitan.flavors import flavor_of, misstated, no_flavor
 from frameworks.torchtitan.job_reader import read_job
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.reader import read
-from frameworks.torchtitan.rules import FIXED, NAME, PLACEMENTS, RULES
+from frameworks.torchtitan.rules import FIXED, NAME, OPTIMIZERS, PLACEMENTS, RULES
 from frameworks.torchtitan.table import RELEASE, TABLE
 from frameworks.torchtitan.toml_file import toml_file
 from frameworks.torchtitan.writer import arguments
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
-    """A sentence on a model that is no flavor, and on another task."""
+    """A sentence on a model that is no flavor, on another task, and on another optimizer."""
     model = () if flavor_of(workload.model) else (Sentence("Not the same model: {}.", no_flavor(workload.model)),)
-    return model + untold_task(NAME, (Task.PRETRAIN,), workload)
+    return model + untold_task(NAME, (Task.PRETRAIN,), workload) + untold_optimizer(NAME, OPTIMIZERS, workload)
 
 
 TORCHTITAN = Framework(

@@ -34,7 +34,8 @@ NAME = "torchtitan"
 
 TASK = task_rule("torchtitan_task", "[torchtitan-0.2, train.py:117]", NAME, Task.PRETRAIN)
 PRECISION = precision_rule("torchtitan_precision", "[torchtitan-0.2, job_config.py:282]", NAME, "bf16")
-OPTIMIZER = optimizer_rule("torchtitan_optimizer", "[torchtitan-0.2, job_config.py]", NAME, "adam")
+OPTIMIZERS = ("adam",)
+OPTIMIZER = optimizer_rule("torchtitan_optimizer", "[torchtitan-0.2, job_config.py]", NAME, *OPTIMIZERS)
 MODEL = Rule(
     "torchtitan_model",
     "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py]",

@@ -7,8 +7,8 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
-- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1), or for a stack
-  that shards weights ``zero_stage`` 3 and 2, over all replicas, over those of a node and over those of an inner tier
+- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1; 0 with SGD), or for
+  a stack that shards weights ``zero_stage`` 3 and 2, over all replicas, over those of a node and over those of an inner tier
 - ``recompute``: none, modules, the first 1 to 16 layers or a quarter, a half and three quarters of each virtual stage, all layers
 - ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
   an interleaved chunk takes pp micro batches in turn
@@ -139,7 +139,8 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
         dispatcher=options["dispatcher"],
         recompute=options["recompute"],
-        zero_stage=limits.zero_stage or ((3, 2) if _shards_weights(workload) else (1,)),
+        zero_stage=limits.zero_stage
+        or ((3, 2) if _shards_weights(workload) else (int(workload.training.optimizer.rules.is_sharded),)),
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
@@ -149,6 +150,10 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
         optimizer_shard_size=(0, *_inner_domains(workload)) if _shards_weights(workload) else (0,),
     )
+
+
+def _zero_stages(workload: Workload) -> tuple[int, ...]:
+    return (3, 2) if _shards_weights(workload) else (int(workload.training.optimizer.rules.is_sharded),)
 
 
 def _shards_weights(workload: Workload) -> bool:

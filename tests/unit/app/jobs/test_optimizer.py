@@ -7,6 +7,8 @@ import pytest
 from app.jobs.job import parse_job
 from cost_models.shapes.optimizers import Optimizer, TpMode
 from documents.errors import InputError
+from frameworks.launch import launch_block
+from search.space.search_space import search_space
 
 
 def document(model: str = "llama-3.1-8b", **training: Any) -> dict[str, Any]:
@@ -55,3 +57,24 @@ def test_what_does_not_go_together_is_refused(training: dict[str, Any], sentence
     with pytest.raises(InputError) as error:
         parse_job(document(**training))
     assert sentence in str(error.value)
+
+
+def test_a_file_trains_with_the_optimizer_of_the_job_or_is_not_written() -> None:
+    job = parse_job({**document(optimizer="muon"), "strategy": {"tp": 2}})
+    assert job.strategy is not None
+    block = launch_block(job.workload, job.strategy)
+    assert block["megatron-lm"]["target"] == "megatron-lm@0.19"  # 0.12 has no Muon
+    assert "--optimizer muon" in " ".join(block["megatron-lm"]["arguments"])
+    assert block["torchtitan"]["arguments"] is None
+    assert "Not the same optimizer: torchtitan trains with adam, not with muon." in block["torchtitan"]["notes"]
+
+
+def test_states_of_sgd_are_not_shared_unless_the_job_says_so() -> None:
+    usual = parse_job({**document(optimizer="sgd"), "strategy": {"tp": 2}})
+    assert usual.strategy is not None
+    assert usual.strategy.zero_stage == 0
+    assert search_space(usual.workload).zero_stage == (0,)
+    assert search_space(parse_job(document()).workload).zero_stage == (1,)
+    asked = parse_job({**document(optimizer="sgd"), "strategy": {"tp": 2, "zero_stage": 1}})
+    assert asked.strategy is not None
+    assert asked.strategy.zero_stage == 1

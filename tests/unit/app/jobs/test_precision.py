@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from app.answers.targets import with_usual_target
+from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.step.composition import estimate
 from documents.errors import InputError
 
 
@@ -120,3 +123,14 @@ def test_a_recipe_that_is_not_stated_is_listed() -> None:
     assert "training.fp8_recipe" in parse_job(document("h100-sxm-80gb", precision="fp8")).assumed
     for training in ({"precision": "mxfp8"}, {"precision": "fp8", "fp8_recipe": "delayed"}, {"precision": "bf16"}):
         assert "training.fp8_recipe" not in parse_job(document("gb200-nvl72", **training)).assumed
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+def test_whether_weights_are_gathered_in_8_bits_is_priced_and_kept(gathers: bool) -> None:
+    job = parse_job({**document("b200-sxm-180gb", precision="mxfp8", fp8_param_gather=gathers), "strategy": {"tp": 2}})
+    assert job.workload.gathers_eight_bits is gathers
+    assert parse_job(job.document).workload == job.workload
+    other = parse_job({**document("b200-sxm-180gb", precision="mxfp8", fp8_param_gather=not gathers), "strategy": {"tp": 2}})
+    batch = StrategyBatch.of([ParallelStrategy(tp=2, pp=1, dp=4)])
+    own, others = (estimate(each.workload, batch, constants_for(each.workload)).peak_memory_bytes[0] for each in (job, other))
+    assert bool(own < others) == gathers  # weights of layers in 16 bits are not held
