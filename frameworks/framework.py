@@ -123,11 +123,8 @@ def untold_optimizer(name: str, optimizers: Sequence[str], workload: Workload) -
     optimizer = workload.training.optimizer.name
     if optimizer in optimizers:
         return ()
-    return (
-        Sentence(
-            "Not the same optimizer: {} trains with {}, not with {}.", name, joined(Sentence(" or "), optimizers), optimizer
-        ),
-    )
+    known = joined(", ", optimizers)
+    return (Sentence("Not the same optimizer: {} trains with {}, not with {}.", name, known, optimizer),)
 
 
 def only_pretraining(workload: Workload) -> tuple[str, ...]:
