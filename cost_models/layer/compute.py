@@ -320,5 +320,5 @@ def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
 
 
 def state_s(moved_bytes: ArrayLike, device: Device) -> Floats:
-    """As ``vector_s``, of states and tables whose bytes do not depend on the precision, or are already those of it. [s]"""
+    """As ``vector_s``, of states and tables, whose bytes are those of their own precision; elementwise. [s]"""
     return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor
