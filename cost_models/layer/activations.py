@@ -123,8 +123,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
     entering, inside = (np.where(swapped, moved, 0.0) for moved in _swapped_bytes(workload, keys, local=local))
-    left = np.maximum(kept_attention - inside, 0.0)  # recompute may have dropped what would move
-    saved = _saved(keys, whole | {"attention": left}, again[0], again[1] + entering, mlp.expert_inputs)
+    saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering, mlp.expert_inputs)
     waiting = _waiting(workload, keys, whole, mlp, moe=moe, local=local) | ({"adapters": whole["adapters"]} if adapted else {})
     waiting |= {name: np.zeros_like(n) for name in cast}
     none = np.zeros_like(n)

@@ -174,11 +174,12 @@ def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool 
 
     MindSpeed moves tensors that fill their storage and have a gradient: rotated queries and keys, values and inputs of norms
     unless they are views, the output, and normed latents. A projection of which views are kept stays, and so do statistics and
-    tables [mindspeed, prefetch.py]. A compiled graph moves all.
+    tables [mindspeed, prefetch.py]. A compiled graph moves all that recompute leaves.
     """
     model, t = workload.model, keys.tp.astype(np.float64)
     if not workload.software_traits.eager:
-        return attention_bytes_per_token(workload, keys, local=local)[0]
+        kept, reduced = attention_bytes_per_token(workload, keys, local=local)
+        return np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), reduced, kept)
     linear, heads = model.linear_attention(local=local), model.num_attention_heads
     if linear is not None:
         return ELEMENT_BYTES * linear.value_width / t
@@ -189,11 +190,13 @@ def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool 
         return ELEMENT_BYTES * model.kv_channels * (heads + copied + normed) / t
     mla = model.mla
     latents = (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)
-    expanded = np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), 0.0, 2.0 * heads * mla.qk_head_dim / t + latents)
+    again = keys.recomputes(RecomputeModule.MLA_UP_PROJ)
+    expanded = np.where(again, 0.0, 2.0 * heads * mla.qk_head_dim / t + latents)
     moved = ELEMENT_BYTES * (expanded + heads * mla.v_head_dim / t)
     if model.sparse_attention is None:
         return moved
-    return np.where(attends_to_latents(keys), ELEMENT_BYTES * heads * (2.0 * mla.kv_lora_rank + mla.qk_rope_head_dim) / t, moved)
+    queries = np.where(again, 0.0, mla.kv_lora_rank + mla.qk_rope_head_dim)
+    return np.where(attends_to_latents(keys), ELEMENT_BYTES * heads * (mla.kv_lora_rank + queries) / t, moved)
 
 
 def statistics_bytes(workload: Workload, keys: LayerKeys) -> Floats:

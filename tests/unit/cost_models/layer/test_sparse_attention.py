@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cost_models.layer.activations import layer_activations
-from cost_models.layer.attention_bytes import attention_bytes_per_token
+from cost_models.layer.attention_bytes import attention_bytes_per_token, swapped_bytes_per_token
 from cost_models.layer.communication import context_parallel_comm, tensor_parallel_comm
 from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.sparse_attention import chosen_attention_s, indexer_s, indexer_transient_bytes
@@ -15,7 +15,7 @@ from cost_models.shapes.layer_keys import LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.published_models import DEEPSEEK_V3_2
 from tests.worked_examples import worked
@@ -159,3 +159,18 @@ def test_other_models_have_no_such_switch() -> None:
         for f in (DEFAULT_FEATURES, DEFAULT_FEATURES & ~Feature.FUSED_INDEXER & ~Feature.SPARSE_ATTENTION_KERNEL)
     )
     assert both == neither
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+@pytest.mark.parametrize("execution", ["eager", "graph"])
+@pytest.mark.parametrize("model", [DEEPSEEK_V3_2, DENSE_MODEL], ids=["sparse", "dense"])
+def test_a_swap_moves_nothing_that_recompute_drops(model: ModelShape, execution: str, tp: int) -> None:
+    stack = "mindspeed-llm" if execution == "eager" else "mindformers"
+    on = workload(model, seq_length=4096, stack=stack, execution=execution)
+    again = key(tp=tp, recompute_modules=RecomputeModule.MLA_UP_PROJ)
+    moved, left = swapped_bytes_per_token(on, again), attention_bytes_per_token(on, again)[1]
+    if execution == "graph":
+        assert moved == left  # all that is kept
+    else:  # the output: of latents as wide as their rank, or of values
+        assert moved == 2 * 128 * (512 if model is DEEPSEEK_V3_2 else 128) / tp < left
+    assert moved < swapped_bytes_per_token(on, key(tp=tp))
