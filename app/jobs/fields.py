@@ -140,8 +140,8 @@ class TrainingSection(Section):
     )
     fp8_param_gather: bool | None = Field(
         default=None,
-        description="with fp8 and zero_stage 1 or more, on Transformer Engine: weights of linear layers are kept and gathered in "
-        "8 bits alone; default: true, but for `blockwise`, and for `mxfp8` before core 0.13",
+        description="with fp8 and zero_stage 1 or more, on Transformer Engine: weights of linear layers are kept in 8 bits "
+        "alone; default: true, but for `blockwise`, and for `mxfp8` before core 0.13",
     )
     train_tokens: float | None = Field(
         default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's for pretrain, else none"

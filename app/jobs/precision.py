@@ -109,15 +109,14 @@ def _named(profile: HardwareProfile) -> list[str]:
 
 def _check_rate(given: str, precision: str, profile: HardwareProfile) -> None:
     """Refuses a precision without a matmul rate, by the name that the job gives it."""
-    traits, rates = device_traits(profile), profile.matmul_flops_per_s
-    runs = "fp8" in rates and traits.has_hif8 if precision == "hif8" else precision in rates
-    if not runs:
+    named = _named(profile)
+    if precision not in named:
         raise InputError(
             Sentence(
                 "training.precision: {!r} has no matmul rate on {}; give one of {}.",
                 given,
                 profile.name,
-                joined(", ", _named(profile)),
+                joined(", ", named),
             )
         )
 
