@@ -16,11 +16,12 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan, TensorShare, dropped, tensor_names
+from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan, TensorShare, dropped
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape, Workload
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
 from frameworks.model_facts import Arguments
+from frameworks.physics.memory import dropped_names
 from frameworks.rule import Mask, Rule
 
 SWITCH, MODULES, FRACTION, SMALLEST = (
@@ -112,11 +113,10 @@ def _refused(workload: Workload, batch: StrategyBatch) -> Mask:
 
 
 def _sentence(_workload: Workload, s: ParallelStrategy) -> str:
-    again, moved = dropped(s.tensor_plan or ())
     return Sentence(
         "tensor_plan drops {} by virtual stage: core 0.19 moves the inputs of core_attn, attn_proj, expert_fc1 and moe_act, on "
         "all layers, and recomputes modules",
-        joined(", ", tensor_names(again | moved)),
+        dropped_names(s),
     )
 
 

@@ -21,11 +21,11 @@ from cost_models.shapes.tensors import (
     dropped,
     drops_nothing,
     share_ends,
-    tensor_names,
 )
 from cost_models.shapes.workload import LayerKind, ModelShape, Workload
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
 from frameworks.model_facts import Arguments
+from frameworks.physics.memory import dropped_names
 from frameworks.rule import Mask, Rule, layout_of, rules_in
 
 NORMS, ACTIVATIONS = "recompute-norm", "recompute-activation-function"
@@ -140,11 +140,10 @@ def _refused(workload: Workload, batch: StrategyBatch) -> Mask:
 
 
 def _sentence(_workload: Workload, s: ParallelStrategy) -> str:
-    again, moved = dropped(s.tensor_plan or ())
     return Sentence(
         "tensor_plan drops {} by virtual stage: MindSpeed-LLM takes modules, and numbers of layers of every virtual stage whose "
         "norms and activation functions are recomputed",
-        joined(", ", tensor_names(again | moved)),
+        dropped_names(s),
     )
 
 

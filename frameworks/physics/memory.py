@@ -224,15 +224,18 @@ TENSOR_PLAN = Rule(
 )
 
 
+def dropped_names(s: ParallelStrategy) -> str:
+    """Names of the tensors that a plan by tensor computes again or moves."""
+    again, moved = dropped(s.tensor_plan or ())
+    return joined(", ", tensor_names(again | moved))
+
+
 def tensor_plan_rule(name: str, source: str, framework: str) -> Rule:
     """The rule of a framework that recomputes by module."""
 
     def sentence(workload: Workload, s: ParallelStrategy) -> str:
-        again, moved = dropped(s.tensor_plan or ())
         return Sentence(
-            "tensor_plan drops {} by virtual stage: {} takes modules, the same on all stages",
-            joined(", ", tensor_names(again | moved)),
-            framework,
+            "tensor_plan drops {} by virtual stage: {} takes modules, the same on all stages", dropped_names(s), framework
         )
 
     requirement = Sentence("recompute goes by module, the same on all stages, not by tensor")
