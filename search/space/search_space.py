@@ -139,8 +139,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
         dispatcher=options["dispatcher"],
         recompute=options["recompute"],
-        zero_stage=limits.zero_stage
-        or ((3, 2) if _shards_weights(workload) else (int(workload.training.optimizer.rules.is_sharded),)),
+        zero_stage=limits.zero_stage or _zero_stages(workload),
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
