@@ -176,6 +176,7 @@ class ProfileSection(Section):
     family: Annotated[str, OneOf(*FAMILIES)]
     status: Annotated[str, OneOf(*Status)]
     device: Words
+    compute_capability: Annotated[Stated, _within(Dimension.COUNT, 1, 100)] | None = None
     matmul_flops_per_s: Rates
     achievable_matmul_flops_per_s: Rates = Rates()
     vector_flops_per_s: Annotated[Stated, _within(Dimension.FLOPS_PER_S, 1e9, 1e18)]

@@ -10,6 +10,7 @@ from documents.checking import Section, check
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_document
 from documents.sentences import Sentence, joined
+from hardware_profiles.capability import check_capability
 from hardware_profiles.fields import PRECISIONS, CurveSection, Points, ProfileSection, Stated, TierSection
 from hardware_profiles.likeness import LIKE, filled_in
 from hardware_profiles.schema import (
@@ -76,6 +77,7 @@ def _profile(section: ProfileSection) -> HardwareProfile:
         achievable_matmul_flops_per_s=section.achievable_matmul_flops_per_s.si,
         vector_flops_per_s=section.vector_flops_per_s.si,
         num_matmul_cores=int(section.num_matmul_cores.si),
+        compute_capability=_si_or_none(section.compute_capability),
         clock_hz=_si_or_none(section.clock_hz),
         hbm_bytes=section.hbm_bytes.si,
         usable_hbm_bytes=section.usable_hbm_bytes.si,
@@ -151,6 +153,7 @@ def _check(profile: HardwareProfile) -> None:
         )
     if profile.context_bytes + profile.communicator_bytes >= profile.usable_hbm_bytes:
         raise InputError(Sentence("context_bytes: it leaves, with communicator_bytes, nothing of usable_hbm_bytes."))
+    check_capability(profile)
     _check_tiers(profile.tiers)
 
 

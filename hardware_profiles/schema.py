@@ -97,7 +97,8 @@ class HardwareProfile:
     rate.
     A precision that the device lacks, or without a measurement, is absent. ``vector_flops_per_s`` is FP32.
     ``usable_hbm_bytes`` is the memory that a job can fill in total. Driver and runtime take ``context_bytes`` of it before the
-    framework allocates anything.
+    framework allocates anything. ``compute_capability`` is of a GPU: what PyTorch's ``get_device_capability`` returns, 8.9 for
+    (8, 9); of AMD's 9.4 for gfx942. ``capability.least_capability`` says what holds without it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class HardwareProfile:
     tiers: tuple[NetworkTier, ...]
     devices_per_node: int
     sequential_tiers: bool  # collectives run tier after tier (HCCL) instead of pipelined (NCCL)
+    compute_capability: float | None = None
     clock_hz: float | None = None  # clock of the matmul cores
     power_w: float | None = None
     price_usd: float | None = None

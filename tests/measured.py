@@ -22,6 +22,7 @@ class FakeBackend:
     kind: str = "cuda"
     num_ranks: int = 1
     rank: int = 0
+    compute_capability: float | None = None
     refused: Mapping[Kind, str] = field(default_factory=dict)
     stops_at: int | None = None
     seconds_of: Callable[[Case], float] = one_call_s
@@ -29,7 +30,7 @@ class FakeBackend:
 
     @property
     def description(self) -> Device:
-        return Device("Fake 100", self.kind, self.num_ranks)
+        return Device("Fake 100", self.kind, self.num_ranks, self.compute_capability)
 
     @property
     def software(self) -> Mapping[str, str]:

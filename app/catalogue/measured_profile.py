@@ -31,13 +31,18 @@ def measured_profile(
     curves: Sequence[tuple[str, CollectiveLog]],
     matmuls: Mapping[str, OperatorRate],
     rates_from: tuple[str, Path] | None = None,
+    compute_capability: float | None = None,
 ) -> str:
     """The profile as YAML, under a new name: each curve in the innermost tier that joins its ranks, each rate of ``rates_from``.
 
     ``curves`` come with the names of their files; ``rates_from`` is the flag that gave the rates, and its file.
+    ``compute_capability`` is the measured device's, for a profile that states none.
     """
     document: dict[str, Any] = profile_document(profile)
     document["name"] = name
+    if compute_capability is not None and profile.compute_capability is None:
+        stated = {"source": "own-measurement", "basis": "measured"}
+        document["compute_capability"] = {"value": compute_capability, "unit": "1", **stated}
     for file, log in curves:
         tier = document["tiers"][_tier_index(profile, log.group_size)]
         others = [c for c in tier.get("curves", []) if (c["op"], int(c["group_size"]["value"])) != (log.op, log.group_size)]
@@ -85,6 +90,17 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
                 found.device.kind,
                 profile.name,
                 profile.family,
+            )
+        )
+    capability = found.device.compute_capability
+    if None not in (capability, profile.compute_capability) and capability != profile.compute_capability:
+        raise InputError(
+            Sentence(
+                "--measurements: {} is of a device of compute capability {}, and {} has {}; name the hardware that was measured.",
+                path.name,
+                capability,
+                profile.name,
+                profile.compute_capability,
             )
         )
     if not matmul_rates(found) and not collectives(found):

@@ -138,6 +138,7 @@ class HardwareDetails(HardwareSummary):
     achievable_matmul_flops_per_s: dict[str, float]
     vector_flops_per_s: float
     num_matmul_cores: int
+    compute_capability: float | None
     usable_hbm_bytes: float
     host_link_bytes_per_s: float
     context_bytes: float

@@ -63,7 +63,13 @@ class TorchBackend:
     @property
     def description(self) -> Device:
         name = platform.processor() or platform.machine() if self.kind == "cpu" else self._of_kind.get_device_name(self.device)
-        return Device(one_line(name), self.kind, self.num_ranks)
+        return Device(one_line(name), self.kind, self.num_ranks, self._capability())
+
+    def _capability(self) -> float | None:
+        if self.kind != "cuda":
+            return None
+        major, minor = self._of_kind.get_device_capability(self.device)
+        return float(f"{major}.{minor}")
 
     @property
     def software(self) -> Mapping[str, str]:

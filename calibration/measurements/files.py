@@ -29,11 +29,12 @@ Bytes = Annotated[int, Field(ge=0, le=_MAX_SIZE)]
 
 @dataclass(frozen=True)
 class Device:
-    """The measured device: ``name`` is its driver's name, ``kind`` cuda, npu or cpu."""
+    """The measured device: ``name`` is its driver's name, ``kind`` cuda, npu or cpu; ``compute_capability`` is of a GPU."""
 
     name: str
     kind: str
     num_ranks: int
+    compute_capability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,9 @@ class _DeviceSection(LenientSection):
     name: Line = Field(description="as its driver calls it")
     kind: Annotated[str, OneOf("cuda", "npu", "cpu")]
     num_ranks: Annotated[int, Field(ge=1, le=MAX_RANKS)]
+    compute_capability: Annotated[float, Field(ge=1, le=100)] | None = Field(
+        default=None, description="of a GPU, as PyTorch says"
+    )
 
 
 class _MethodSection(LenientSection):
@@ -153,7 +157,7 @@ def read_measurements(path: Path) -> Measurements:
     except InputError as error:
         raise InputError(Sentence("{}: {}", path, error)) from None
     return Measurements(
-        Device(found.device.name, found.device.kind, found.device.num_ranks),
+        Device(found.device.name, found.device.kind, found.device.num_ranks, found.device.compute_capability),
         tuple(found.software.items()),
         found.method.description,
         found.method.seconds,

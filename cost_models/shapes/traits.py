@@ -6,20 +6,24 @@ special features.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
 from cost_models.shapes.releases import MINDFORMERS, MINDSPEED_LLM, Ladder
+from hardware_profiles.capability import least_capability
 from hardware_profiles.schema import HardwareProfile
 
 
 class Generation(IntEnum):
-    """Generation of a GPU's matrix instructions, from the precisions in its profile: Ampere and older, Hopper, Blackwell."""
+    """Generation of a GPU's matrix instructions, from its compute capability.
 
-    AMPERE = 0
-    HOPPER = 1  # brought FP8
-    BLACKWELL = 2  # brought NVFP4
+    Ada and the workstations' Blackwell, of 12.0, multiply with Ampere's.
+    """
+
+    AMPERE = 0  # and older
+    HOPPER = 1
+    BLACKWELL = 2
 
 
 class Library(Enum):
@@ -33,6 +37,22 @@ AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, G
 
 
 @dataclass(frozen=True)
+class Chips:
+    """Devices that run a recipe: those with a matmul rate in ``precision`` and a compute capability in one of ``spans``.
+
+    A span has its first capability, and the first beyond it.
+    """
+
+    precision: str = "fp8"
+    spans: tuple[tuple[float, float], ...] = ((0.0, math.inf),)
+
+    def has(self, profile: HardwareProfile) -> bool:
+        """Whether a device of the profile is one of them."""
+        capability = least_capability(profile)
+        return self.precision in profile.matmul_flops_per_s and any(first <= capability < end for first, end in self.spans)
+
+
+@dataclass(frozen=True)
 class DeviceTraits:
     """Differences between hardware families, and between generations of one family. The defaults describe a GPU.
 
@@ -40,7 +60,8 @@ class DeviceTraits:
     ----------
     priors : the family's column of ``cost_models.constants.CONSTANTS``: ``ascend`` or ``gpu``.
     library : the library whose switches the devices have, in addition to the general ones.
-    generation : matrix instructions of a GPU; an Ascend profile has the lowest.
+    generations : compute capabilities from which on a GPU has the matrix instructions of a generation.
+    generation : the one of this product; an Ascend profile has the lowest.
     own_fused_attention : fused attention always uses the vendor's newest kernel, under any software.
     one_expert_kernel : a grouped matmul is one kernel. On a GPU it is a loop over plain ones, and the host must know their sizes
         [transformer-engine, grouped_linear.py].
@@ -56,7 +77,7 @@ class DeviceTraits:
         ``SoftwareTraits.rotary_tables_year`` [mindspeed-attention].
     keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
         Engine does [transformer-engine, linear.py].
-    recipe_needs : recipes of 8-bit matmuls by framework's name, each with the precision in a profile of the chips that run it.
+    recipe_needs : recipes of 8-bit matmuls by framework's name, each with the chips that run it.
     recipes_source : where the chips of each recipe are stated.
     fp8_recipes : those of ``recipe_needs`` that this product runs.
     takes_any_layout : matmuls in 8 bits take operands by rows or by columns; a GPU's from Blackwell on.
@@ -68,6 +89,7 @@ class DeviceTraits:
 
     priors: str = "gpu"
     library: Library | None = None
+    generations: tuple[tuple[float, Generation], ...] = ()
     generation: Generation = Generation.AMPERE
     own_fused_attention: bool = False
     one_expert_kernel: bool = False
@@ -77,7 +99,7 @@ class DeviceTraits:
     softmax_statistics_bytes: int = 4
     rotary_keeps_inputs: bool = False
     keeps_quantised_inputs: bool = True
-    recipe_needs: tuple[tuple[str, str], ...] = ()
+    recipe_needs: tuple[tuple[str, Chips], ...] = ()
     recipes_source: str = ""
     fp8_recipes: tuple[str, ...] = ()
     takes_any_layout: bool = False
@@ -92,9 +114,12 @@ class DeviceTraits:
 
 
 GPU = DeviceTraits()
-# Delayed and tensorwise from compute capability 8.9 on, blockwise from 9.0, MXFP8 from 10.0, which brought NVFP4. AMD's fork has
-# no blockwise; MXFP8 came with MXFP4.
-PER_TENSOR = (("delayed", "fp8"), ("tensorwise", "fp8"))
+PER_TENSOR = ("delayed", "tensorwise")
+ASCEND_RECIPES = (*PER_TENSOR, "blockwise", "mxfp8", "mxfp8-32x32")
+ADA, HOPPER, BLACKWELL, WORKSTATION = 8.9, 9.0, 10.0, 12.0
+NVIDIA_FP8 = Chips(spans=((ADA, math.inf),))
+CDNA3, CDNA4, CDNA5 = (9.4, 9.5), (9.5, 9.6), (12.5, 12.6)
+AMD_FP8 = Chips(spans=(CDNA3, CDNA4, CDNA5))  # its fork has no blockwise
 FAMILIES = {
     "ascend": DeviceTraits(
         priors="ascend",
@@ -107,7 +132,7 @@ FAMILIES = {
         softmax_statistics_bytes=64,
         rotary_keeps_inputs=True,
         keeps_quantised_inputs=False,
-        recipe_needs=(*PER_TENSOR, ("blockwise", "fp8"), ("mxfp8", "fp8"), ("mxfp8-32x32", "fp8")),
+        recipe_needs=tuple((recipe, Chips()) for recipe in ASCEND_RECIPES),
         recipes_source="[mindspeed, te/pytorch/fp8/recipes]",
         takes_any_layout=True,
         has_hif8=True,
@@ -117,11 +142,19 @@ FAMILIES = {
     "nvidia": replace(
         GPU,
         library=Library.CUDA,
-        recipe_needs=(*PER_TENSOR, ("blockwise", "fp8"), ("mxfp8", "nvfp4")),
+        generations=((HOPPER, Generation.HOPPER), (BLACKWELL, Generation.BLACKWELL), (WORKSTATION, Generation.AMPERE)),
+        recipe_needs=(
+            *((recipe, NVIDIA_FP8) for recipe in PER_TENSOR),
+            ("blockwise", Chips(spans=((HOPPER, math.inf),))),
+            ("mxfp8", Chips(spans=((BLACKWELL, WORKSTATION),))),
+        ),
         recipes_source="[transformer-engine, quantization.py]",
     ),
     "amd": replace(
-        GPU, recipe_needs=(*PER_TENSOR, ("mxfp8", "mxfp4")), recipes_source="[transformer-engine-rocm, quantization.py]"
+        GPU,
+        generations=((CDNA3[0], Generation.HOPPER),),
+        recipe_needs=(*((recipe, AMD_FP8) for recipe in PER_TENSOR), ("mxfp8", Chips(spans=(CDNA4, CDNA5)))),
+        recipes_source="[transformer-engine-rocm, quantization.py]",
     ),
 }
 
@@ -133,17 +166,12 @@ def family_traits(family: str) -> DeviceTraits:
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
     """Traits of one product: its family's traits, and its generation."""
-    family, rates = family_traits(profile.family), profile.matmul_flops_per_s
-    recipes = tuple(recipe for recipe, needed in family.recipe_needs if needed in rates)
-    generation = _generation(rates)
+    family, capability = family_traits(profile.family), least_capability(profile)
+    recipes = tuple(recipe for recipe, chips in family.recipe_needs if chips.has(profile))
+    reached = [generation for first, generation in family.generations if capability >= first]
+    generation = reached[-1] if reached else Generation.AMPERE
     any_layout = family.takes_any_layout or generation is Generation.BLACKWELL
     return replace(family, generation=generation, fp8_recipes=recipes, takes_any_layout=any_layout)
-
-
-def _generation(precisions: Collection[str]) -> Generation:
-    """The newest generation that the profile's precisions imply."""
-    brought = {"nvfp4": Generation.BLACKWELL, "fp8": Generation.HOPPER}
-    return max((brought.get(precision, Generation.AMPERE) for precision in precisions), default=Generation.AMPERE)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,9 @@ def calibrate(
     rates = rates_of(op_summary, found)
     written = written_matmuls(profile, rates)
     rates_from = ("--op-summary", op_summary) if op_summary else ("--measurements", measurements) if measurements else None
-    text = measured_profile(profile, output.stem, curves_of(curve or [], measurements, found), written, rates_from)
+    capability = None if found is None else found.device.compute_capability
+    curves = curves_of(curve or [], measurements, found)
+    text = measured_profile(profile, output.stem, curves, written, rates_from, capability)
     save_text(output, text, "--output")
     if rates:
         tables.print_rates(terminal.output(), profile, rates, written)

@@ -12,6 +12,7 @@ import typer
 
 from app.cli import completion
 from cost_models.shapes.optimizers import OPTIMIZERS, TpMode
+from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.training_task import Task
@@ -106,6 +107,10 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "seq_length": _job_option(_COUNT, "training", "seq_length", "tokens of a sequence"),
     "global_batch_size": _job_option(_COUNT, "training", "global_batch_size", "sequences in a step"),
     "precision": _job_option(_TEXT, "training", "precision", "bf16, fp16, fp8, ..."),
+    "fp8_recipe": _job_option(_TEXT, "training", "fp8_recipe", f"how operands in 8 bits are scaled: {', '.join(RECIPES)}"),
+    "fp8_param_gather": _job_option(
+        bool | None, "training", "fp8_param_gather", "a sharded optimizer gathers weights in 8 bits and keeps none in 16"
+    ),
     "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
     "task": _job_option(_TEXT, "training", "task", f"what is trained: {', '.join(Task)}"),
     "optimizer": _job_option(_TEXT, "training", "optimizer", f"what updates the weights: {', '.join(OPTIMIZERS)}"),

@@ -314,3 +314,23 @@ def test_a_profile_with_anything_anywhere_is_read_or_refused(path: str, tree: An
     sentence = outcome(lambda: parse_profile(document, "x.yaml"))
     assert sentence.startswith(("x.yaml: ", "read"))
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("family", "precision", "capability", "sentence"),
+    [
+        ("ascend", "bf16", 9.0, "compute_capability: it is of GPUs, and the family is ascend"),
+        ("nvidia", "fp8", 8.6, "matmul_flops_per_s.fp8: .* from compute capability 8.9 on, and compute_capability is 8.6"),
+        ("nvidia", "nvfp4", 9.0, "matmul_flops_per_s.nvfp4: .* from compute capability 10.0 on"),
+        ("amd", "mxfp4", 9.4, "matmul_flops_per_s.mxfp4: .* from compute capability 9.5 on"),
+    ],
+)
+def test_rates_and_compute_capability_agree(family: str, precision: str, capability: float, sentence: str) -> None:
+    document = {**minimal(), "family": family, "compute_capability": number(capability, "1")}
+    document["matmul_flops_per_s"][precision] = number(294.9, "TFLOPS")
+    with pytest.raises(ProfileError, match=sentence):
+        parse_profile(document, "ours.yaml")
+
+
+def test_a_profile_without_compute_capability_is_read_as_before() -> None:
+    assert parse_profile({**minimal(), "family": "nvidia"}, "ours.yaml").compute_capability is None

@@ -14,13 +14,14 @@ from tests.measured import FakeBackend, one_call_s
 HARDWARE = "a100-sxm-80gb"
 
 
-def measured(folder: Path, *, slowdown: float = 1.0, kind: str = "cuda") -> Path:
+def measured(folder: Path, *, slowdown: float = 1.0, kind: str = "cuda", compute_capability: float | None = None) -> Path:
     path = folder / "measurements.json"
 
     def seconds_of(case: Case) -> float:
         return slowdown * one_call_s(case) * (10.0 if case.precision == "fp32" else 1.0)
 
-    run(FakeBackend(kind=kind, num_ranks=8, seconds_of=seconds_of), path, 0.1)
+    backend = FakeBackend(kind=kind, num_ranks=8, compute_capability=compute_capability, seconds_of=seconds_of)
+    run(backend, path, 0.1)
     return path
 
 
@@ -80,3 +81,18 @@ def test_a_file_of_something_else_is_told_as_such(tmp_path: Path, capsys: pytest
     given = ["--measurements", str(path), "--output", str(tmp_path / "site.yaml")]
     assert main(["hardware", "calibrate", HARDWARE, *given]) == BAD_INPUT
     assert "meshplan-measurements/1" in capsys.readouterr().err
+
+
+def test_the_compute_capability_goes_into_a_profile_without_one_and_must_agree_with_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare, site = tmp_path / "bare.yaml", tmp_path / "site.yaml"
+    bare.write_text(f"like: {HARDWARE}\nname: bare\ncompute_capability: null\n", encoding="utf-8")
+    path = measured(tmp_path, compute_capability=8.0)
+    assert main(["hardware", "calibrate", str(bare), "--measurements", str(path), "--output", str(site)]) == DONE
+    assert (profile(bare).compute_capability, profile(site).compute_capability) == (None, 8.0)
+    assert str(profile(site).provenance["compute_capability"].basis) == "measured"
+    capsys.readouterr()
+    path = measured(tmp_path, compute_capability=9.0)
+    assert main(["hardware", "calibrate", HARDWARE, "--measurements", str(path), "--output", str(site)]) == BAD_INPUT
+    assert "is of a device of compute capability 9.0, and a100-sxm-80gb has 8.0" in capsys.readouterr().err

@@ -126,3 +126,24 @@ def test_a_key_that_other_tools_use_is_answered_with_ours(capsys: pytest.Capture
     job.write_text("model: qwen3-8b\ncluster: {hardware: atlas-800t-a2, gpus: 8}\n")
     assert main(["search", str(job)]) == 2
     assert "cluster.gpus: unknown key; did you mean 'num_devices'?" in capsys.readouterr().err
+
+
+def test_recipe_and_gather_of_8_bits_are_told_by_flags_as_by_a_job_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = ("--hardware", "h100-sxm-80gb", "--devices", "8", "--seq-length", "4096", "--global-batch-size", "16", "--tp", "2")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "model: qwen3-8b\ncluster: {hardware: h100-sxm-80gb, num_devices: 8}\nstrategy: {tp: 2}\n"
+        "training: {seq_length: 4096, global_batch_size: 16, precision: fp8, fp8_recipe: blockwise, fp8_param_gather: false}\n"
+    )
+    answers = {}
+    for name, arguments in {
+        "file": (str(job),),
+        "flags": ("qwen3-8b", *given, "--precision", "fp8", "--fp8-recipe", "blockwise", "--no-fp8-param-gather"),
+        "gathered": ("qwen3-8b", *given, "--precision", "fp8", "--fp8-recipe", "blockwise", "--fp8-param-gather"),
+    }.items():
+        assert main(["estimate", *arguments, "--json"]) == 0
+        answers[name] = json.loads(capsys.readouterr().out)["estimate"]
+    assert answers["file"] == answers["flags"]
+    assert answers["gathered"]["peak_memory_bytes"] != answers["flags"]["peak_memory_bytes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,12 @@ def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected:
             {"precision": "mxfp8"},
             "training.fp8_recipe: 'mxfp8' does not run on h100-sxm-80gb [transformer-engine, quantization.py]; "
             "give one of delayed, tensorwise, blockwise.",
+        ),
+        (
+            "l40s-48gb",
+            {"precision": "fp8", "fp8_recipe": "blockwise"},
+            "training.fp8_recipe: 'blockwise' does not run on l40s-48gb [transformer-engine, quantization.py]; "
+            "give one of delayed, tensorwise.",
         ),
         (
             "mi300x",
@@ -134,3 +141,13 @@ def test_whether_weights_are_gathered_in_8_bits_is_priced_and_kept(gathers: bool
     batch = StrategyBatch.of([ParallelStrategy(tp=2, pp=1, dp=4)])
     own, others = (estimate(each.workload, batch, constants_for(each.workload)).peak_memory_bytes[0] for each in (job, other))
     assert bool(own < others) == gathers  # weights of layers in 16 bits are not held
+
+
+def test_a_gpu_of_unstated_compute_capability_gets_no_newer_recipe_and_says_so(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("like: h100-sxm-80gb\nname: own\ncompute_capability: null\n", encoding="utf-8")
+    job = parse_job(document("own.yaml", precision="fp8"), folder=tmp_path)
+    assert any("own states no compute_capability: it is priced as 8.9" in warning for warning in job.warnings)
+    assert not any("compute_capability" in warning for warning in parse_job(document("h100-sxm-80gb")).warnings)
+    with pytest.raises(InputError, match="give one of delayed, tensorwise"):
+        parse_job(document("own.yaml", precision="fp8", fp8_recipe="blockwise"), folder=tmp_path)

@@ -76,11 +76,50 @@ def test_a_stack_nobody_named_brings_nothing_of_its_own() -> None:
         ("a100-sxm-80gb", Generation.AMPERE, 1.0),
         ("h100-sxm-80gb", Generation.HOPPER, 0.5),
         ("gb200-nvl72", Generation.BLACKWELL, 0.25),
+        ("l40s-48gb", Generation.AMPERE, 1.0),  # Ada: FP8 without Hopper's instructions
     ],
 )
-def test_the_precisions_of_a_profile_tell_its_generation(name: str, generation: Generation, fraction: float) -> None:
+def test_the_compute_capability_of_a_profile_tells_its_generation(name: str, generation: Generation, fraction: float) -> None:
     traits = device_traits(named(name))
     assert (traits.generation, traits.ampere_instruction_fraction) == (generation, fraction)
+
+
+@pytest.mark.parametrize(
+    ("family", "capability", "recipes"),
+    [  # what the checks of Transformer Engine and of AMD's fork return on such a device
+        ("nvidia", 8.0, ()),
+        ("nvidia", 8.9, ("delayed", "tensorwise")),
+        ("nvidia", 9.0, ("delayed", "tensorwise", "blockwise")),
+        ("nvidia", 10.0, ("delayed", "tensorwise", "blockwise", "mxfp8")),
+        ("nvidia", 10.3, ("delayed", "tensorwise", "blockwise", "mxfp8")),
+        ("nvidia", 12.0, ("delayed", "tensorwise", "blockwise")),
+        ("amd", 9.0, ()),
+        ("amd", 9.4, ("delayed", "tensorwise")),
+        ("amd", 9.5, ("delayed", "tensorwise", "mxfp8")),
+        ("amd", 11.0, ()),
+        ("amd", 12.5, ("delayed", "tensorwise", "mxfp8")),
+    ],
+)
+def test_the_compute_capability_tells_the_recipes(family: str, capability: float, recipes: tuple[str, ...]) -> None:
+    rates = {"bf16": 1e14, "fp8": 2e14}
+    profile = replace(named("h100-sxm-80gb"), family=family, compute_capability=capability, matmul_flops_per_s=rates)
+    assert device_traits(profile).fp8_recipes == recipes
+
+
+@pytest.mark.parametrize(
+    ("precisions", "generation", "recipes"),
+    [
+        (("bf16",), Generation.AMPERE, ()),
+        (("bf16", "fp8"), Generation.AMPERE, ("delayed", "tensorwise")),  # Ada is older than Hopper
+        (("bf16", "fp8", "nvfp4"), Generation.BLACKWELL, ("delayed", "tensorwise", "blockwise", "mxfp8")),
+    ],
+)
+def test_a_gpu_of_unstated_capability_is_the_oldest_with_its_precisions(
+    precisions: tuple[str, ...], generation: Generation, recipes: tuple[str, ...]
+) -> None:
+    rates = dict.fromkeys(precisions, 1e14)
+    traits = device_traits(replace(named("b200-sxm-180gb"), compute_capability=None, matmul_flops_per_s=rates))
+    assert (traits.generation, traits.fp8_recipes) == (generation, recipes)
 
 
 def test_a_workload_resolves_both_once() -> None:
