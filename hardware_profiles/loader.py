@@ -10,10 +10,10 @@ from documents.checking import Section, check
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_document
 from documents.sentences import Sentence, joined
-from hardware_profiles.capability import check_capability
 from hardware_profiles.fields import PRECISIONS, CurveSection, Points, ProfileSection, Stated, TierSection
 from hardware_profiles.likeness import LIKE, filled_in
 from hardware_profiles.schema import (
+    OLDEST_CAPABILITY,
     Basis,
     CollectiveCurve,
     HardwareProfile,
@@ -153,8 +153,27 @@ def _check(profile: HardwareProfile) -> None:
         )
     if profile.context_bytes + profile.communicator_bytes >= profile.usable_hbm_bytes:
         raise InputError(Sentence("context_bytes: it leaves, with communicator_bytes, nothing of usable_hbm_bytes."))
-    check_capability(profile)
+    _check_capability(profile)
     _check_tiers(profile.tiers)
+
+
+def _check_capability(profile: HardwareProfile) -> None:
+    """Refuses a capability of other devices than GPUs, and rates that devices of it do not have."""
+    stated = profile.compute_capability
+    if stated is None:
+        return
+    if profile.family not in OLDEST_CAPABILITY:
+        raise InputError(Sentence("compute_capability: it is of GPUs, and the family is {}; leave it out.", profile.family))
+    for precision, oldest in OLDEST_CAPABILITY[profile.family].items():
+        if precision in profile.matmul_flops_per_s and stated < oldest:
+            raise InputError(
+                Sentence(
+                    "matmul_flops_per_s.{}: matrix units have it from compute capability {} on, and compute_capability is {}.",
+                    precision,
+                    oldest,
+                    stated,
+                )
+            )
 
 
 def _check_tiers(tiers: tuple[NetworkTier, ...]) -> None:

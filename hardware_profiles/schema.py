@@ -12,6 +12,13 @@ from enum import StrEnum
 
 from documents.errors import InputError
 
+# The oldest compute capability of a family whose matrix units multiply in each precision [cuda-gpus; transformer-engine,
+# quantization.py; transformer-engine-rocm, quantization.py].
+OLDEST_CAPABILITY: Mapping[str, Mapping[str, float]] = {
+    "nvidia": {"fp16": 7.0, "bf16": 8.0, "tf32": 8.0, "fp8": 8.9, "nvfp4": 10.0},
+    "amd": {"bf16": 9.0, "fp8": 9.4, "mxfp4": 9.5},
+}
+
 
 class ProfileError(InputError):
     """A profile that cannot be read; the message names the file, the key, the value and what is allowed."""
@@ -98,7 +105,7 @@ class HardwareProfile:
     A precision that the device lacks, or without a measurement, is absent. ``vector_flops_per_s`` is FP32.
     ``usable_hbm_bytes`` is the memory that a job can fill in total. Driver and runtime take ``context_bytes`` of it before the
     framework allocates anything. ``compute_capability`` is of a GPU: what PyTorch's ``get_device_capability`` returns, 8.9 for
-    (8, 9); of AMD's 9.4 for gfx942. ``capability.least_capability`` says what holds without it.
+    (8, 9); of AMD's 9.4 for gfx942. ``least_compute_capability`` says what holds without it.
     """
 
     name: str
@@ -125,3 +132,16 @@ class HardwareProfile:
     price_usd: float | None = None
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Quantity] = field(default_factory=dict)  # dotted path -> as stated
+
+    @property
+    def lacks_compute_capability(self) -> bool:
+        """Whether the profile is of a GPU whose capability nobody stated."""
+        return self.compute_capability is None and self.family in OLDEST_CAPABILITY
+
+    @property
+    def least_compute_capability(self) -> float:
+        """The stated capability, or else the oldest that has all precisions of the profile; 0 for other devices than GPUs."""
+        if self.compute_capability is not None:
+            return self.compute_capability
+        oldest = OLDEST_CAPABILITY.get(self.family, {})
+        return max((oldest.get(precision, 0.0) for precision in self.matmul_flops_per_s), default=0.0)

@@ -46,7 +46,6 @@ from documents.errors import InputError
 from documents.reading import read_document
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue as hardware
-from hardware_profiles.capability import lacks_capability, least_capability
 from hardware_profiles.nodes import in_nodes_of
 from hardware_profiles.schema import HardwareProfile, Status
 from search.plans.plan import strategy_to_mapping
@@ -372,13 +371,13 @@ def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]
         warnings.append(Sentence("{} is announced, not delivered: its numbers are the vendor's plan.", profile.name))
     elif profile.status is Status.UNVALIDATED:
         warnings.append(Sentence("{} is unvalidated: no measured training run backs its numbers.", profile.name))
-    if lacks_capability(profile):
+    if profile.lacks_compute_capability:
         warnings.append(
             Sentence(
                 "{} states no compute_capability: it is priced as {}, the oldest devices with its precisions; "
                 "add what torch.cuda.get_device_capability() returns.",
                 profile.name,
-                least_capability(profile),
+                profile.least_compute_capability,
             )
         )
     devices, per_node = cluster.num_devices, profile.devices_per_node

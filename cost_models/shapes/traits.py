@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
 from cost_models.shapes.releases import MINDFORMERS, MINDSPEED_LLM, Ladder
-from hardware_profiles.capability import least_capability
 from hardware_profiles.schema import HardwareProfile
 
 
@@ -48,7 +47,7 @@ class Chips:
 
     def has(self, profile: HardwareProfile) -> bool:
         """Whether a device of the profile is one of them."""
-        capability = least_capability(profile)
+        capability = profile.least_compute_capability
         return self.precision in profile.matmul_flops_per_s and any(first <= capability < end for first, end in self.spans)
 
 
@@ -166,7 +165,7 @@ def family_traits(family: str) -> DeviceTraits:
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
     """Traits of one product: its family's traits, and its generation."""
-    family, capability = family_traits(profile.family), least_capability(profile)
+    family, capability = family_traits(profile.family), profile.least_compute_capability
     recipes = tuple(recipe for recipe, chips in family.recipe_needs if chips.has(profile))
     reached = [generation for first, generation in family.generations if capability >= first]
     generation = reached[-1] if reached else Generation.AMPERE
