@@ -308,7 +308,7 @@ def model_states(
 
     shards_from = 1 if software.fp32_parameters else 2 if workload.software_traits.fp32_shards else 3
     task, weights = workload.training.task, shared(weight_bytes, shards_from)
-    if recipe is not None and engine and not workload.software_traits.own_eight_bit_layers:
+    if recipe is not None and workload.keeps_copies_by_recipe:
         dense, experts = (parameters.dense, parameters.experts) if quantised is None else quantised
         weights = weights + divided(dense, experts, shards_from) * _beside_sixteen_bits(workload, recipe, batch)
     if task.is_frozen:

@@ -364,6 +364,12 @@ class Workload:
         return training.fp8_recipe != "blockwise"
 
     @property
+    def keeps_copies_by_recipe(self) -> bool:
+        """Whether linear layers keep their weights in 8 bits as a stated recipe says: Transformer Engine's do."""
+        software = self.software_traits
+        return self.training.recipe is not None and software.uses_transformer_engine and not software.own_eight_bit_layers
+
+    @property
     def operand_copies(self) -> float:
         """Copies of an operand in 8 bits that the matmuls of a forward and a backward need, one for each direction.
 

@@ -56,11 +56,13 @@ def gradient_exchange(
     edge_only: StageParameters,
     sums_s: Floats,
     network: Network,
+    quantised: tuple[Floats, Floats] | None = None,
 ) -> GradientExchange:
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
-    Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather, 4 in FP32. Without sharding the
-    gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
+    Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather, 4 in FP32, and 1 where
+    linear layers keep it in 8 bits alone, unless its recipe says otherwise [megatron-0.19, param_and_grad_buffer.py:914].
+    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
     (``scatters_each_micro_batch``). Under ZeRO-3 the layers do this themselves
     (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends remain, which every micro batch
     gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered behind each backward, also under
@@ -73,6 +75,8 @@ def gradient_exchange(
         Parameters of embedding, head and MTP alone, trained or not.
     sums_s : ``[stage, n]``
         From ``shared_table_s`` and ``replicated_sums_s``.
+    quantised
+        From ``quantised_parameters``. ``None``: none.
 
     Notes
     -----
@@ -100,7 +104,8 @@ def gradient_exchange(
     gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
     scatter = hybrid_scatter_s(g * reduced, sizes, ranks // sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
-    gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
+    gathered_bytes = weight * held - _saved_bytes(workload, batch, quantised)
+    gather = all_gather_s(gathered_bytes, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     summed = gather if not _takes_whole_tensors(workload) else all_gather_s(g * held, ranks, strides, network).sum(axis=0)
     return GradientExchange(
@@ -111,6 +116,15 @@ def gradient_exchange(
         num_gathers=np.where(_gathers_twice(workload) & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
         num_gathered=np.where(gathers > 1, micro_batches, gathered),
     )
+
+
+def _saved_bytes(workload: Workload, batch: StrategyBatch, quantised: tuple[Floats, Floats] | None) -> Floats:
+    """Bytes by which weights that are gathered as they are kept, in 8 bits, are fewer; ``[dense or experts, stage, n]``, or 0."""
+    recipe = workload.training.recipe
+    if recipe is None or quantised is None or not (workload.keeps_copies_by_recipe and workload.gathers_eight_bits):
+        return np.zeros(1)
+    once_a_step = (batch.zero_stage == 1) | (batch.zero_stage == 2)
+    return np.where(once_a_step, WEIGHT_BYTES - recipe.gathered_bytes, 0.0) * np.stack(quantised)
 
 
 def _takes_whole_tensors(workload: Workload) -> bool:

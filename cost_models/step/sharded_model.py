@@ -106,8 +106,11 @@ class Shardings:
 
     def states_of(self, rank: Taken) -> ModelStates:
         """Those of one of the ranks that share whole tensors."""
-        quantised = quantised_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp)
-        return model_states(self.workload, self.few, self.parameters, self.trained, quantised, self.whole, rank)
+        return model_states(self.workload, self.few, self.parameters, self.trained, self._quantised, self.whole, rank)
+
+    @cached_property
+    def _quantised(self) -> tuple[Floats, Floats]:
+        return quantised_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp)
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -116,7 +119,7 @@ class Shardings:
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self.stages.layers))
         tables_s = shared_table_s(self.workload, self.few, *self.stages[1:], self.network)
         sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self.stages.layers), *self.stages[2:], self.network)
-        return gradient_exchange(self.workload, self.few, self.trained, edge_only, sums_s, self.network)
+        return gradient_exchange(self.workload, self.few, self.trained, edge_only, sums_s, self.network, self._quantised)
 
     @cached_property
     def accumulation_s(self) -> Floats:

@@ -22,7 +22,7 @@ from cost_models.layer.communication import (
 )
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
-from cost_models.memory.model_states import stage_parameters
+from cost_models.memory.model_states import quantised_parameters, stage_parameters
 from cost_models.memory.whole_tensors import Taken
 from cost_models.network.rank_placement import Group, members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
@@ -192,10 +192,12 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     none = tuple(np.zeros_like(number) for number in layers.layers)
     edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last, stages.is_mtp)
     found, held = {}, group.sharded.trained
-    for name, others in (("dp", "experts"), ("expert_dp", "dense")):
-        left_out = {others: np.zeros_like(held.dense)}
-        of_group = replace(held, **left_out), replace(edges, **left_out)
-        exchange = gradient_exchange(workload, group.batch, *of_group, np.zeros_like(held.dense), network)
+    in_stages = tuple(stages.layers.sum(axis=2, dtype=np.float64)[:, :, None])
+    quantised = quantised_parameters(workload, group.batch, in_stages, stages.is_mtp)
+    zeros = np.zeros_like(held.dense)
+    for name, others, of_linears in (("dp", "experts", (quantised[0], zeros)), ("expert_dp", "dense", (zeros, quantised[1]))):
+        of_group = replace(held, **{others: zeros}), replace(edges, **{others: zeros})
+        exchange = gradient_exchange(workload, group.batch, *of_group, zeros, network, of_linears)
         reduce_s, gather_s = exchange_of_step_s(group.batch, exchange)
         found[name] = reduce_s + gather_s
     return found

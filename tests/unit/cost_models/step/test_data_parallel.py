@@ -55,6 +55,36 @@ def test_weights_in_fp32_are_gathered_in_fp32() -> None:
     assert float(found.gather_s[0, 0]) == pytest.approx(15 / 16 * 4 * P / NIC)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "gathers", "bytes_of_linears"),
+    [
+        ("tensorwise", None, 1),  # the buffer of parameters is of bytes
+        ("delayed", True, 1),
+        ("tensorwise", False, 2),
+        ("blockwise", None, 2),  # not asked for by default
+        ("blockwise", True, 1),
+        ("mxfp8", None, 2),  # through the buffer of gradients, in BF16
+        (None, None, 2),  # a recipe that nobody stated may be any
+    ],
+)
+def test_weights_of_linear_layers_are_gathered_in_8_bits_where_the_recipe_does_so(
+    recipe: str | None, gathers: bool | None, bytes_of_linears: int
+) -> None:
+    job = workload(precision="fp8", cluster=gpu(), stack="megatron-lm")
+    job = replace(job, training=replace(job.training, fp8_recipe=recipe, fp8_param_gather=gathers))
+    linears = np.array([[0.75 * P]]), np.array([[0.0]])
+
+    def of(given: Workload, zero_stage: int) -> tuple[float, float]:
+        plan = batch(tp=8, dp=16, zero_stage=zero_stage)
+        found = gradient_exchange(given, plan, parameters(), parameters(0.0), NO_TABLE, network(given), linears)
+        return float(found.reduce_s[0, 0]), float(found.gather_s[0, 0])
+
+    in_bf16 = replace(job, training=replace(job.training, precision="bf16", fp8_recipe=None, fp8_param_gather=None))
+    reduce_s, gather_s = of(in_bf16, 1)
+    assert of(job, 1) == (reduce_s, pytest.approx(gather_s * (0.25 * 2 + 0.75 * bytes_of_linears) / 2))
+    assert of(job, 0) == of(in_bf16, 0)
+
+
 def test_replicated_optimizer_reduces_gradients_everywhere() -> None:
     assert exchange(tp=8, dp=16, zero_stage=0) == (pytest.approx(2 * 15 / 16 * 4 * P / NIC), 0.0)
 
