@@ -1,4 +1,4 @@
-"""Full fine-tuning with ``run_mindformer.py``: options, data, and how a start finds its weights.
+"""Fine-tuning with ``run_mindformer.py``: options, data, and how a start finds its weights.
 
 Sources: [mindformers-1.8, base_trainer.py; mindformers-1.8, hf_dataloader.py; mindformers-1.8, load_checkpoint_utils.py].
 """
@@ -12,18 +12,19 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.launch_text import PLACEHOLDER, RESUMES
+from frameworks.mindformers import adapters
 from frameworks.mindformers.models import likest
 from frameworks.mindformers.table import MODEL
 from frameworks.options import Options
 
-TASKS = (Task.PRETRAIN, Task.SFT)
+TASKS = (Task.PRETRAIN, Task.SFT, Task.LORA)
 MODE = "finetune"
 COLUMNS = ("input_ids", "labels")
 
 
 def is_fine_tune(workload: Workload) -> bool:
-    """Whether all weights of a given model are trained on."""
-    return workload.training.task.name is Task.SFT
+    """Whether the weights of a given model are trained on, or adapters beside them."""
+    return workload.training.task.name in TASKS[1:]
 
 
 def options(workload: Workload) -> Options:
@@ -36,6 +37,7 @@ def options(workload: Workload) -> Options:
         "auto_trans_ckpt": True,
         # The default 0 hides the word 0 from attention and loss; labels say what is padding, and it is last [mask_generate.py].
         f"{MODEL}.pad_token_id": -1,
+        **adapters.options(workload),
     }
     # Weights of Hugging Face are joined to linear_qkv and linear_fc1 with it alone.
     return started | ({f"{MODEL}.qkv_concat": True} if likest(workload.model).converts else {})

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from cost_models.shapes.tensors import choices_of
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
+from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
-from frameworks.mindformers import fine_tuning
+from frameworks.mindformers import adapters, fine_tuning
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.reader import GATHERED, SELECTED, WHOLLY, Reading
@@ -142,6 +143,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
     model = ModelReading(reading)
     shape, strategy = model.model(), reading.strategy()
     precision = str(reading.value(f"{MODEL}.compute_dtype"))
+    task = _task(reading, options, shape)
     sentences = [
         *reading.twice,
         *model.passed_over(),
@@ -161,12 +163,19 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
         read_balance(reading, shape),
-        tuple(_unread(reading, options, strategy)),
+        (*((Unread(task, CHANGES["weights"]),) if isinstance(task, str) else ()), *_unread(reading, strategy)),
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
         legacy_layers=reading.legacy,
         fp32_residual=_fp32_residual(reading),
-        task=TrainingTask(Task.SFT) if mode == fine_tuning.MODE else PRETRAIN,
+        task=PRETRAIN if isinstance(task, str) else task,
     )
+
+
+def _task(reading: Reading, options: Mapping[str, Any], model: ModelShape) -> TrainingTask | str:
+    """What the file trains, or the key of adapters that no price understands."""
+    if adapters.is_given(options):
+        return adapters.SECTION if reading.legacy else adapters.read_adapters(options, model, reading.value)
+    return TrainingTask(Task.SFT) if reading.value("run_mode") == fine_tuning.MODE else PRETRAIN
 
 
 def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
@@ -175,11 +184,8 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
     return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
 
 
-def _unread(reading: Reading, options: Mapping[str, Any], strategy: ParallelStrategy) -> Iterator[Unread]:
-    """Adapters, whose weights alone are trained, and keys without a price."""
-    adapters = f"{MODEL}.pet_config"
-    if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
-        yield Unread(adapters, CHANGES["weights"])
+def _unread(reading: Reading, strategy: ParallelStrategy) -> Iterator[Unread]:
+    """Keys without a price."""
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])
@@ -204,10 +210,9 @@ def _fp32_residual(reading: Reading) -> str:
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
     """Sentences on keys that the release lacks: keys of older layers, and misspelt ones."""
     sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
-    adapters = f"{MODEL}.pet_config"
     for name, value in options.items():
         section = name.partition(".")[0]
-        known = name.startswith(adapters) or name in _KNOWN or name in RELEASE.arguments or name in RELEASE.former
+        known = name.startswith(adapters.SECTION) or name in _KNOWN or name in RELEASE.arguments or name in RELEASE.former
         if not known and section in sections and section not in _FREE and name not in _OF_LEGACY_LAYERS and value not in _NOTHING:
             yield Sentence("{} is no key of MindFormers {} that is known here", name, RELEASE.version)
 
@@ -233,7 +238,7 @@ def _unpriced(reading: Reading) -> Iterator[str]:
         is_read = name == f"{MODEL}.fine_grain_interleave" and reading.legacy
         if reading.is_given(name) and value not in usual and not is_read:
             yield Sentence("{} {} changes what the plan costs, and no plan says it", name, str(value)[:60])
-    for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
+    for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout", adapters.DROPOUT):
         if reading.is_given(name) and reading.value(name) != 0:
             yield Sentence("{} {} is read as 0, which keeps no masks", name, str(reading.value(name))[:20])
     dtype, computed = (str(reading.value(f"{MODEL}.{key}")) for key in ("params_dtype", "compute_dtype"))

@@ -17,6 +17,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
+from frameworks.mindformers import adapters
 from frameworks.mindformers.fine_tuning import TASKS
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.selection import is_selected
@@ -280,4 +281,4 @@ TENSOR_PLAN = Rule(
     ),
 )
 
-RULES = rules_in(globals())
+RULES = (*rules_in(globals()), *adapters.RULES)

@@ -18,7 +18,7 @@ from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import PLACEHOLDER
-from frameworks.mindformers import cells, fine_tuning
+from frameworks.mindformers import adapters, cells, fine_tuning
 from frameworks.mindformers.balance import balance_notes, balance_options
 from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
@@ -276,7 +276,7 @@ def _pool_gib(workload: Workload) -> int:
 
 def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
-    notes += [*balance_notes(workload), *fine_tuning.notes(workload)]
+    notes += [*balance_notes(workload), *fine_tuning.notes(workload), *adapters.notes(workload, s)]
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append(
             Sentence("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")

@@ -15,6 +15,8 @@ from typing import Any
 
 from scripts.conformance.stages import Stages
 
+LAYERS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "output_layer", "word_embeddings")
+
 
 class Converted(BaseException):
     """Raised when the configuration is complete: further steps need a device."""
@@ -61,8 +63,24 @@ def _model(question: dict[str, Any], stages: Stages, config: Any, *, reads_confi
     try:
         network = build(config.model, default_args=beside)
     except Converted:
+        adapters = config.model.model_config.get("pet_config")
+        if adapters:
+            _adapters(adapters, stages)
         return
     raise RuntimeError(f"{type(network).__name__} has no configuration for training: the framework trains no model of this name")
+
+
+def _adapters(given: Any, stages: Stages) -> None:
+    """The framework's own configuration of adapters, and the names of layers that its adapter matches."""
+    stages.enter("adapters")
+    model = importlib.import_module("mindformers.pet.pet_model")
+    pairs = dict(given)
+    made = model.PET_TYPE_TO_CONFIG_MAPPING[pairs.pop("pet_type")](**pairs)
+    adapter = importlib.import_module("mindformers.pet.tuners.lora_adapter")
+    names = [name for name in LAYERS if adapter.re.match(made.target_modules, name)]
+    if not names:
+        raise RuntimeError(f"no layer of {LAYERS} matches {made.target_modules}")
+    stages.keep("adapters", {**made, "layers": names})
 
 
 def _framework_modules(name: str) -> list[Any]:

@@ -40,6 +40,8 @@ def trained(task: TrainingTask, workload: Workload = DENSE_JOB) -> Workload:
 
 SFT = trained(TrainingTask(Task.SFT))
 LORA = trained(TrainingTask(Task.LORA, ADAPTERS))
+ATTENTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_qkv", "linear_proj")))
+PROJECTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_proj",)))
 DPO = trained(TrainingTask(Task.DPO, reference=Reference.MODEL))
 MIXTURE_JOB = job(MIXTURE)
 QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
@@ -425,6 +427,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.HYBRID), ("cp 2", "hybrid_cp")),
     ("mindformers_expert_world", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, dp=8, cp=2, cp_algo=CpAlgo.RING), ("32", "dp 8 x tp 2 = 16")),
+    ("mindformers_adapter_ulysses", "mindformers", LORA, changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.RING),
+     changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.ULYSSES), ("cp 2", "replaced")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
      changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL), ("two_level", "ep 32")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
@@ -452,7 +456,23 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         trained(TrainingTask(Task.DPO, reference=Reference.PRECOMPUTED)),
         "reads no log-probabilities",
     ),
-    ("mindformers_task", "mindformers", SFT, LORA, "not lora"),
+    ("mindformers_task", "mindformers", LORA, DPO, "not dpo"),
+    (
+        "mindformers_adapters",
+        "mindformers",
+        LORA,
+        trained(TrainingTask(Task.LORA, Adapters(8, 8.0, ("q_proj",)))),
+        "q_proj are not",
+    ),
+    (
+        "mindformers_adapters",
+        "mindformers",
+        trained(ATTENTION, MIXTURE_JOB),
+        trained(LORA.training.task, MIXTURE_JOB),
+        "experts are",
+    ),
+    ("mindformers_adapters", "mindformers", trained(PROJECTION, job(LATENT)), trained(ATTENTION, job(LATENT)), "which is whole"),
+    ("mindformers_adapters", "mindformers", LORA, trained(LORA.training.task, job(precision="fp32")), "kept in FP32"),
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
     (

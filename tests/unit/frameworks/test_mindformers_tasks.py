@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cost_models.shapes.training_task import Task, TrainingTask
+from cost_models.shapes.training_task import Adapters, Task, TrainingTask
 from cost_models.shapes.workload import Workload
 from frameworks.document import options_from_document
 from frameworks.framework import ReadJob, Start
 from frameworks.launch import launch_block
 from frameworks.mindformers.framework import MINDFORMERS
-from tests.unit.frameworks.legality_cases import LORA, QWEN, trained
+from tests.unit.frameworks.legality_cases import DPO, LORA, QWEN, trained
 from tests.unit.frameworks.plans import legal_plans, workload
 from tests.unit.frameworks.test_mindformers_jobs import QWEN_FILE, TRAINED
 
@@ -111,9 +111,90 @@ def test_a_start_refuses_a_missing_path_then_loads_the_model_and_later_resumes(t
 
 
 def test_other_tasks_are_not_written() -> None:
-    written = launch_block(trained(LORA.training.task, QWEN), legal_plans("mindformers", "dense")[0])["mindformers"]
+    written = launch_block(trained(DPO.training.task, QWEN), legal_plans("mindformers", "dense")[0])["mindformers"]
     assert written["arguments"] is None
-    assert any("for pretrain, sft, not lora" in note for note in written["notes"])
+    assert any("for pretrain, sft, lora, not dpo" in note for note in written["notes"])
+
+
+def adapted(*modules: str, kind: str = "qwen3") -> dict[str, Any]:
+    """The file of a plan with adapters of rank 8."""
+    model, plans_of = TRAINED[kind]
+    task = TrainingTask(Task.LORA, Adapters(8, 24.0, modules))
+    of = trained(task, replace(workload("mindformers", plans_of), model=model))
+    plan = next(plan for plan in legal_plans("mindformers", plans_of) if plan.cp == 1)
+    written = launch_block(of, plan)["mindformers"]
+    assert written["rules"] == []
+    start = Start("Plan 1", of.cluster.num_devices, 8)
+    document: dict[str, Any] = yaml.safe_load(MINDFORMERS.file(MINDFORMERS.release, MINDFORMERS.purposes, written, start))
+    return document
+
+
+@pytest.mark.parametrize(
+    ("kind", "modules"),
+    [("qwen3", ("linear_qkv", "linear_fc2")), ("qwen3_moe", ("linear_qkv", "linear_proj")), ("deepseek_v3", ("linear_proj",))],
+)
+def test_adapters_are_written_with_all_else_frozen_and_read_again(kind: str, modules: tuple[str, ...]) -> None:
+    document = adapted(*modules, kind=kind)
+    assert document["run_mode"] == "finetune"
+    assert document["model"]["model_config"]["pet_config"] == {
+        "pet_type": "lora", "lora_rank": 8, "lora_alpha": 24, "lora_dropout": 0.0, "target_modules": "|".join(modules),
+        "freeze_include": ["*"], "freeze_exclude": ["*lora*"],
+    }  # fmt: skip
+    job = read(document)
+    assert (job.unread, job.not_understood) == ((), ())
+    assert job.task == TrainingTask(Task.LORA, Adapters(8, 24.0, modules))
+
+
+def with_adapters(**changes: Any) -> ReadJob:
+    """A file with adapters, some of whose keys differ; a key with ``None`` is left out."""
+    document = adapted("linear_qkv", "linear_proj")
+    section = document["model"]["model_config"]
+    for key, value in changes.items():
+        place = section if key == "params_dtype" else section["pet_config"]
+        place.pop(key)
+        if value is not None:
+            place[key] = value
+    return read(document)
+
+
+def test_the_adapters_of_the_manual_are_read() -> None:
+    # configs/qwen3/README.md of release 1.8; word_embeddings is no linear layer and gets none.
+    job = with_adapters(target_modules=".*word_embeddings|.*linear_qkv|.*linear_proj|.*linear_fc1|.*linear_fc2", lora_dropout=0.1)
+    assert job.task.adapters == Adapters(8, 24.0, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"))
+    assert job.unread == ()
+    assert any("lora_dropout 0.1 is read as 0" in sentence for sentence in job.not_understood)
+    assert with_adapters(lora_rank=None, lora_alpha=None).task.adapters == Adapters(8, 16.0, ("linear_qkv", "linear_proj"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("pet_type", "slora"),
+        ("target_modules", ".*dense"),
+        ("target_modules", "(linear_.*)+"),
+        ("target_modules", "linear_qkv|output_layer"),
+        ("target_modules", None),
+        ("freeze_include", None),  # then nothing is frozen
+        ("freeze_exclude", ["*lora*", "*norm*"]),
+        ("lora_rank", 0),
+        ("lora_rank", True),
+        ("lora_alpha", "much"),
+        ("params_dtype", "float32"),  # frozen weights of four bytes have no price
+    ],
+)
+def test_adapters_without_a_price_are_not_understood(key: str, value: Any) -> None:
+    job = with_adapters(**{key: value})
+    assert [entry.name.rpartition(".")[2] for entry in job.unread] == [key]
+    assert job.task.adapters is None
+
+
+def test_a_plan_with_adapters_says_what_tensor_parallel_ranks_exchange_beside_its_price() -> None:
+    made = trained(LORA.training.task, QWEN)
+    plans = legal_plans("mindformers", "dense")
+    says = {plan.tp > 1: launch_block(made, plan)["mindformers"]["notes"] for plan in plans}
+    assert set(says) == {False, True}
+    assert any("exchanges each output twice" in note for note in says[True])
+    assert not any("exchanges each output twice" in note for note in says[False])
 
 
 def test_samples_that_would_be_packed_are_not_written() -> None:
