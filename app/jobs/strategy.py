@@ -249,7 +249,7 @@ def usual_zero_stage(workload: Workload, pp: int) -> int:
     A stack that shards weights keeps them behind a forward in a pipeline alone.
     """
     if not workload.software_traits.fp32_shards:
-        return int(workload.training.optimizer.rules.is_sharded)
+        return int(workload.shares_optimizer)
     return 2 if pp > 1 else 3  # as PyTorch's FSDP does
 
 

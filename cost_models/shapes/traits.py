@@ -237,6 +237,8 @@ class SoftwareTraits:
     splits_adapters : tensor parallelism divides both matrices of an adapter; PEFT divides one [megatron-bridge, peft/utils.py;
         peft, tp_layer.py].
     shares_expert_adapters : the experts of a rank share one adapter [megatron-bridge, peft/lora.py].
+    divides_frozen_weights : an optimizer that is shared over replicas divides frozen weights too, and gathers them for each micro
+        batch, which has no price: with adapters it is not shared [mindspore, opt_param_mgr.cc].
     norms_inside_linears : the linear layer of fused kernels contains the norm before it, which recompute of norms then leaves
         alone: before queries, keys and values, and before a dense MLP [megatron-0.12, gpt_layer_specs.py; transformer-engine,
         layernorm_linear.py].
@@ -295,6 +297,7 @@ class SoftwareTraits:
     repeats_allocations: bool = False
     splits_adapters: bool = False
     shares_expert_adapters: bool = False
+    divides_frozen_weights: bool = False
     norms_inside_linears: bool = False
     rows_of_heads: bool = False
     rotary_tables_year: float | None = None
@@ -399,6 +402,7 @@ STACKS = {  # the first stack for a kind of devices is the default there
             overlaps_weight_gradients=False,
             in_place_loss_year=None,
             shards_accumulated_gradients=True,
+            divides_frozen_weights=True,
             keeps_gathered_inputs=True,
             releases=MINDFORMERS,
         ),

@@ -387,6 +387,12 @@ class Workload:
         return software.fp32_parameters or self.software_traits.fp32_shards or self.training.precision == "fp32"
 
     @property
+    def shares_optimizer(self) -> bool:
+        """Whether replicas usually share the states of the optimizer."""
+        divides_frozen = self.training.task.is_frozen and self.software_traits.divides_frozen_weights
+        return self.training.optimizer.rules.is_sharded and not divides_frozen
+
+    @property
     def residual(self) -> Residual:
         """Form of the residual sums of a layer; in FP32 training all are as they are."""
         return RESIDUALS["none" if self.training.precision == "fp32" else self.software.fp32_residual]

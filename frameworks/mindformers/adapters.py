@@ -97,6 +97,21 @@ ULYSSES = Rule(
         "ulysses over cp {} with adapters of linear_proj: the layer that it divides is replaced by one with an adapter", s.cp
     ),
 )
+SHARDING = Rule(
+    "mindformers_adapter_sharding",
+    "[mindspore, opt_param_mgr.cc]",
+    Sentence(
+        "with adapters and replicas zero_stage is 0: MindSpore's parallel optimizer divides frozen weights as well, and gathers "
+        "them for each micro batch, which has no price"
+    ),
+    lambda w, b: (b.zero_stage > 0) & (b.dp * b.cp > 1) if w.training.task.is_frozen else none_of(b),
+    lambda w, s: Sentence(
+        "zero_stage {} over dp {} x cp {} with adapters: frozen weights would be divided, and gathered for each micro batch",
+        s.zero_stage,
+        s.dp,
+        s.cp,
+    ),
+)
 
 RULES = rules_in(globals())
 

@@ -7,8 +7,9 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
-- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1; 0 with SGD), or for
-  a stack that shards weights ``zero_stage`` 3 and 2, over all replicas, over those of a node and over those of an inner tier
+- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1; 0 with SGD, and
+  with adapters where frozen weights would be divided), or for a stack that shards weights ``zero_stage`` 3 and 2, over all
+  replicas, over those of a node and over those of an inner tier
 - ``recompute``: none, modules, the first 1 to 16 layers or a quarter, a half and three quarters of each virtual stage, all layers
 - ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
   an interleaved chunk takes pp micro batches in turn
@@ -152,7 +153,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
 
 
 def _zero_stages(workload: Workload) -> tuple[int, ...]:
-    return (3, 2) if _shards_weights(workload) else (int(workload.training.optimizer.rules.is_sharded),)
+    return (3, 2) if _shards_weights(workload) else (int(workload.shares_optimizer),)
 
 
 def _shards_weights(workload: Workload) -> bool:
