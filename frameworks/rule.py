@@ -94,11 +94,6 @@ def nearest_divisors(total: int, degree: int) -> str:
     return Sentence("{} does", below) if above is None else Sentence("{} and {} do", below, above)
 
 
-def has_dense_mlp(model: ModelShape) -> bool:
-    """Whether any layer has a dense MLP."""
-    return model.moe is None or not all(model.moe_layers())
-
-
 def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
     """Rows that have any of ``feature``, with an effect. ``[n]``
 

@@ -46,6 +46,6 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     if task.adapters is None:
         return SavedState(total * bytes_each, fullest * bytes_each)
     whole, kinds = group.sharded.parameters, workload.model.kinds_of_layers()
-    low_rank = sum(adapter_parameters(workload, task.adapters, moe=kind.moe) for kind in kinds)
+    low_rank = sum(adapter_parameters(workload.of_kind(kind), task.adapters, moe=kind.moe) for kind in kinds)
     frozen = float(np.max(whole.dense / dense + whole.experts / experts))
     return SavedState(total * WEIGHT_BYTES + low_rank * bytes_each, frozen * WEIGHT_BYTES + fullest * bytes_each)

@@ -176,9 +176,9 @@ def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) 
 
     Outputs count as gathered where they are kept so.
     """
-    norms = 2.0 if workload.model.sandwich_norm else 1.0
-    widened = workload.residual.wide_norm_inputs * (FP32_BYTES - ELEMENT_BYTES)
-    channel = 2.0 * ELEMENT_BYTES * norms + widened
+    norms, blocks = 2.0 if workload.model.sandwich_norm else 1.0, workload.model.num_blocks
+    widened = workload.residual.wide_norm_inputs * (FP32_BYTES - ELEMENT_BYTES) / 2.0
+    channel = blocks * (ELEMENT_BYTES * norms + widened)
     inputs = channel * float(workload.model.hidden_size) * between_blocks_tokens(workload, keys)
     gathered = gathered_input_bytes(workload, keys, moe=moe, local=local)
     return {"residual": inputs, "norm_output": sum(_norm_outputs(workload, keys, moe=moe), gathered)}
@@ -212,7 +212,7 @@ def _norm_outputs(workload: Workload, keys: LayerKeys, *, moe: bool) -> tuple[Fl
     norms = 2.0 if workload.model.sandwich_norm else 1.0
     inside = norms * (norm_input_bytes(workload, keys) - ELEMENT_BYTES)
     first, second = (h * n_l * (output + ELEMENT_BYTES * (norms - 1.0) + inside) for output in outputs)
-    return first, second
+    return first * workload.model.has_mixer, second * workload.model.has_mlp
 
 
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
@@ -368,7 +368,8 @@ def _waiting(
     n, h, linear = keys.tokens(workload.training), float(workload.model.hidden_size), linear_input_bytes(workload)
     none, block_gradient = np.zeros_like(n), linear * h * n
     model, shape = workload.model, workload.model.moe if moe else None
-    norms = 2.0 if shape is None or shape.shared_expert_ffn_hidden_size else 1.0
+    common = model.has_mlp and (shape is None or bool(shape.shared_expert_ffn_hidden_size))
+    norms = float(model.has_mixer) + common
     attention = whole["attention"] * linear / ELEMENT_BYTES
     if model.mla is None and model.linear_attention(local=local) is None:
         gates = 2.0 if model.attention_output_gate else 1.0
@@ -378,9 +379,9 @@ def _waiting(
         "residual": none,
         "norm_output": norms * linear * h * between_blocks_tokens(workload, keys)
         + gathered_input_bytes(workload, keys, moe=moe, local=local),
-        "attention": attention + block_gradient,
+        "attention": attention + model.has_mixer * block_gradient,
         "attention_scores": none,
-        "mlp": mlp.waiting["mlp"] + block_gradient if "mlp" in mlp.act else none,
+        "mlp": mlp.waiting["mlp"] + model.has_mlp * block_gradient if "mlp" in mlp.act else none,
         "routed_experts": mlp.waiting["routed_experts"],
         "shared_experts": np.where(whole["shared_experts"] > 0, mlp.waiting["shared_experts"] + block_gradient, 0.0),
         "router": none,
@@ -392,7 +393,7 @@ def _swapped_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple
 
     A norm that is computed again has no output to move. A compiled graph moves the tensors inside alone.
     """
-    n_l, kept = between_blocks_tokens(workload, keys), ~keys.recomputes(RecomputeModule.LAYERNORM)
+    n_l, kept = between_blocks_tokens(workload, keys), ~keys.recomputes(RecomputeModule.LAYERNORM) & workload.model.has_mixer
     entering = np.where(
         kept & workload.software_traits.eager, linear_input_bytes(workload) * workload.model.hidden_size * n_l, 0.0
     )

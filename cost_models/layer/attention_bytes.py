@@ -129,7 +129,7 @@ def fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
 
 def rotates(model: ModelShape) -> bool:
     """Whether queries and keys have rotary positions."""
-    return not (model.learned_positions or model.alibi)
+    return not (model.learned_positions or model.alibi or model.no_positions)
 
 
 def _one_head_of_keys(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:

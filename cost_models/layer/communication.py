@@ -97,17 +97,17 @@ def tensor_parallel_comm(
     enter_back = reduce_scatter_s(entering, keys.tp, stride, network)
     reduce_back = all_reduce_s(expanded, keys.tp, stride, network)
     again = all_gather_s(expanded, keys.tp, stride, network)
-    has_mlp_block = not (moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size == 0)
-    blocks = 1.0 if has_mlp_block else 0.0
+    has_mlp_block = model.has_mlp and not (moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size == 0)
+    blocks, mixer = float(has_mlp_block), float(model.has_mixer)
     sp = keys.sequence_parallel != 0
     mlp = blocks * np.where(sp, gather + scatter, reduce)
-    forward = np.where(sp, enter + scatter, reduce) + mlp
-    backward = np.where(sp, gather + enter_back, reduce_back) + mlp
+    forward = mixer * np.where(sp, enter + scatter, reduce) + mlp
+    backward = mixer * np.where(sp, gather + enter_back, reduce_back) + mlp
     grid = keys.has(Feature.TP_2D)
     if grid.any():
         whole = _grid_comm_s(keys, hidden, network)
         mlp = np.where(grid, blocks * whole, mlp)
-        forward, backward = (np.where(grid, passes * (1.0 + blocks) * whole, s) for passes, s in ((1, forward), (2, backward)))
+        forward, backward = (np.where(grid, passes * (mixer + blocks) * whole, s) for passes, s in ((1, forward), (2, backward)))
     shared = _shared_heads_bytes(workload, keys, local=local)
     latents = np.where(sp & ~grid & is_latent, again, 0.0)
     low_rank, low_rank_back = adapter_comm(workload, keys, network, moe=moe)
@@ -119,7 +119,7 @@ def tensor_parallel_comm(
         inputs, queries = indexer_gathers(workload, keys)
         forward = forward + all_gather_s(each * inputs, keys.tp, stride, network)
         backward = backward + all_gather_s(each * queries, keys.tp, stride, network)
-    of_attention, of_mlp = np.where(regathers, again, 0.0), np.where(regathers & ~kept, blocks * gather, 0.0)
+    of_attention, of_mlp = np.where(regathers, mixer * again, 0.0), np.where(regathers & ~kept, blocks * gather, 0.0)
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
         backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
@@ -147,7 +147,8 @@ def _shared_heads_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> 
     A compiled graph repeats the heads in the weights instead [mindformers-1.8].
     """
     model = workload.model
-    if model.mla is not None or model.linear_attention(local=local) is not None or not workload.software_traits.eager:
+    lacks = not model.has_mixer or model.mla is not None or model.linear_attention(local=local) is not None
+    if lacks or not workload.software_traits.eager:
         return np.zeros(len(keys.tp))
     queries = model.num_attention_heads * (2 if model.attention_output_gate else 1)
     whole = element_bytes(workload) * keys.tokens(workload.training) * model.kv_channels * (queries + 2 * model.num_query_groups)
@@ -204,10 +205,11 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
     n = keys.tokens(workload.training)
     heads = model.num_attention_heads
     inner, each = np.maximum(keys.ulysses_degree, 1), element_bytes(workload)
-    linear = model.linear_attention(local=local)
+    linear, none = model.linear_attention(local=local), np.zeros_like(n)
+    if not model.has_mixer:
+        return ContextParallelComm(none, none, none)
     if linear is not None:
-        exchanged = each * n * linear_attention_exchanged(linear) / keys.tp
-        none = np.zeros_like(n)
+        exchanged = each * n * linear_attention_exchanged(linear, keys.tp * inner) / keys.tp
         return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
     kv: Floats
     if model.mla is None:
@@ -221,7 +223,6 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
     if model.sparse_attention is not None:
         parts, whole = ulysses_elements(workload, keys)
         gathered = all_gather_s(each * n * inner * whole, inner, keys.tp, network)
-        none = np.zeros_like(n)
         return ContextParallelComm(all_to_all_s(each * n * parts, inner, keys.tp, network) + gathered, none, none)
     exchanged = each * n * (query + kv + out) / keys.tp
     ring = keys.cp // inner

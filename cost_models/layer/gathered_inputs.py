@@ -21,9 +21,10 @@ def kept_gathers(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool 
     splits = (keys.sequence_parallel != 0) & (keys.tp > 1) & ~keys.has(Feature.TP_2D)
     keeps = workload.software_traits.keeps_gathered_inputs or own_recipe(workload) is not None
     kept = splits & keeps & (not workload.training.task.is_frozen)
+    first, second = kept & model.has_mixer, kept & model.has_mlp
     latent = model.mla is not None and bool(model.mla.q_lora_rank) and model.linear_attention(local=local) is None
-    mlp = kept & ~keys.recomputes(RecomputeModule.MLP) & (not moe)
-    return (kept & (not latent)).astype(np.float64), mlp.astype(np.float64)
+    mlp = second & ~keys.recomputes(RecomputeModule.MLP) & (not moe)
+    return (first & (not latent)).astype(np.float64), mlp.astype(np.float64)
 
 
 def gathered_input_bytes(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> Floats:

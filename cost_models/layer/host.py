@@ -62,9 +62,11 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     graph, nor if every expert is padded to its capacity. Dropping alone leaves sizes unknown beforehand
     [megatron-0.12, token_dispatcher.py].
     """
-    kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
+    has_mixer, has_mlp = workload.model.has_mixer, workload.model.has_mlp
+    launched = has_mixer * ATTENTION_KERNELS + has_mlp * (MOE_KERNELS if moe else MLP_KERNELS)
+    kernels = np.full(len(keys.tp), float(launched))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
-    if workload.model.mla is not None:
+    if workload.model.mla is not None and has_mixer:
         kernels = kernels + LATENT_ATTENTION_KERNELS + INDEXER_KERNELS * (workload.model.sparse_attention is not None)
     if moe and shape is not None:
         kernels = kernels + MLP_KERNELS * bool(shape.shared_expert_ffn_hidden_size)
@@ -74,8 +76,9 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
         if workload.training.precision in QUANTISED_PRECISIONS:
             cast_alone = ~has_one_expert_kernel(workload, keys)
             kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
+    present = {Feature.FUSED_NORM: workload.model.num_blocks / 2.0, Feature.FUSED_SWIGLU: has_mlp, Feature.FUSED_ROPE: has_mixer}
     for feature, saved in FUSED_KERNELS_SAVED.items():
-        kernels = kernels - np.where(keys.has(feature), saved, 0)
+        kernels = kernels - np.where(keys.has(feature), present[feature] * saved, 0)
     dispatch = (kernels + adapter_kernels(workload, moe=moe)) * _kernel_s(workload, keys, constants)
     unknown = np.zeros(len(keys.tp), dtype=bool) if not moe or shape is None else ~padded(keys, shape)
     # Without a grouped kernel, each expert's own kernels wait once more for its count.

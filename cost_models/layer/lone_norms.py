@@ -14,8 +14,10 @@ def lone_norms(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = 
 
     Transformer Engine's linear layer contains the norm before it, which keeps its output whatever is recomputed. Norms before
     latent attention and before experts feed several layers and stand alone [megatron-0.12, gpt_layer_specs.py,
-    transformer_layer.py]. Other stacks contain none.
+    transformer_layer.py]. Other stacks contain none. A block that the layer lacks has no norm.
     """
     inside = keys.has(Feature.FUSED_NORM) & workload.software_traits.norms_inside_linears
-    latent = workload.model.mla is not None and workload.model.linear_attention(local=local) is None
-    return np.where(inside & (not latent), 0.0, 1.0), np.where(inside & (not moe), 0.0, 1.0)
+    model = workload.model
+    latent = model.mla is not None and model.linear_attention(local=local) is None
+    first, second = np.where(inside & (not latent), 0.0, 1.0), np.where(inside & (not moe), 0.0, 1.0)
+    return first * model.has_mixer, second * model.has_mlp

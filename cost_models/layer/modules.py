@@ -28,6 +28,7 @@ from cost_models.layer.quantisation import quantise_s
 from cost_models.layer.sparse_attention import attends_to_latents, chosen_attention_s, indexer_s
 from cost_models.shapes.flops import attended_length, attention_score_flops_per_token, chosen_length
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.parameters import projected_steps
 from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
@@ -96,9 +97,11 @@ def _attention_matmuls(
     """
     h, heads, t, linear = model.hidden_size, model.num_attention_heads, keys.tp, model.linear_attention(local=local)
     none = np.zeros_like(n)
+    if not model.has_mixer:
+        return none, none, none, none
     if linear is not None:
-        steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
-        entering = matmul_s(n, (2 * linear.query_key_width + 2 * linear.value_width + steps) / t, h, device)
+        width = 2 * linear.query_key_width + 2 * linear.value_width + projected_steps(linear)
+        entering = matmul_s(n, width / t, h, device)
         return entering + matmul_s(n, h, linear.value_width / t, device), none, none, entering
     if model.mla is None:
         d = model.kv_channels
@@ -182,6 +185,8 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     """
     model, training = workload.model, workload.training
     n, linear = keys.tokens(training), model.linear_attention(local=local)
+    if not model.has_mixer:
+        return np.zeros_like(n), np.zeros_like(n)
     if linear is not None:
         return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
     dense = _dense_core(workload, keys, device, n, local=local)
@@ -274,8 +279,8 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     Notes
     -----
     Norms 8 h a token (twice with sandwich norm), rotary embedding 4 (H + Hk) d, gated activation 6 f, two residual sums 12 h,
-    more in FP32 (``shapes.residual``), split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. An operator that is not fused
-    moves ``UNFUSED_VECTOR_FACTOR`` times that.
+    more in FP32 (``shapes.residual``), split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. A layer of one block has half
+    of the norms and sums. An operator that is not fused moves ``UNFUSED_VECTOR_FACTOR`` times that.
     """
     model, training = workload.model, workload.training
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
@@ -290,7 +295,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
         moved = (heads + 2 * model.num_query_groups) * d
     linear = model.linear_attention(local=local)
     moved_bytes = READ_WRITE_BYTES * moved if linear is None else linear_attention_moved_bytes(linear)
-    if model.learned_positions or linear is not None:
+    if model.learned_positions or model.no_positions or linear is not None:
         rotary = zero
     elif model.attention_output_gate:
         moved_bytes = moved_bytes + (READ_WRITE_BYTES + ADD_BYTES) * heads * d  # split off, and multiplied with the output
@@ -305,15 +310,15 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     def unfused(feature: Feature) -> Floats:
         return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
 
-    norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
+    norm = READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     channel = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
-    # Two residual sums; split and transpose of q, k and v.
-    rest = workload.residual.moved_bytes * h * n_l + moved_bytes * n / t + router
+    # Residual sums; split and transpose of q, k and v.
+    rest = model.num_blocks / 2.0 * workload.residual.moved_bytes * h * n_l + moved_bytes * n / t + router
     first, second = lone_norms(workload, keys, moe=moe, local=local)
     again = routed if workload.software_traits.recomputes_routed_activations else routed + common
-    parts = [norms, rope, channel * (routed + common), rest]
-    parts += [(first + second) / 2.0 * norms, channel * again, (1.0 - second) / 2.0 * norms]
+    parts = [model.num_blocks * norm, rope, channel * (routed + common), rest]
+    parts += [(first + second) * norm, channel * again, (model.has_mlp - second) * norm]
     return VectorTimes(*(vector_s(part, device) for part in parts))
 
 

@@ -89,6 +89,8 @@ def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats, *,
         Tensor-parallel ranks.
     """
     h, heads, mla, linear = model.hidden_size, model.num_attention_heads, model.mla, model.linear_attention(local=local)
+    if not model.has_mixer:
+        return
     if linear is not None:
         yield n_l * h, 2 * (linear.query_key_width + linear.value_width) * n / t
         yield linear.value_width * n / t, n_l * h

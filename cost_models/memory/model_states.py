@@ -106,7 +106,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     mtp = mtp_experts = np.zeros(len(batch))
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
-        dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
+        dense, experts = layer_rank_parameters(model.of_kind(kind), batch, moe=kind.moe, local=kind.local)
         copy = np.where(table_copies(workload, batch)[1], table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + h + copy
         mtp_experts = model.mtp_num_layers * experts
@@ -139,7 +139,7 @@ def stage_parameters(
     dense, experts, layer, expert = none, none, none, none
     tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, none.shape)
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
-        its_dense, its_experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
+        its_dense, its_experts = layer_rank_parameters(model.of_kind(kind), batch, moe=kind.moe, local=kind.local)
         dense = dense + number * its_dense
         present = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0) > 0
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
@@ -187,7 +187,7 @@ def trained_parameters(
     last_kind = model.kinds_of_layers()[-1]
     dense = experts = tensor = layer = np.zeros((len(layers[0]), len(batch)))
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
-        of_dense, of_experts, largest = adapter_rank_parameters(workload, batch, moe=kind.moe)
+        of_dense, of_experts, largest = adapter_rank_parameters(workload.of_kind(kind), batch, moe=kind.moe)
         held = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0)
         dense, experts = dense + held * of_dense, experts + held * of_experts
         tensor = np.where(held > 0, np.maximum(tensor, largest), tensor)
@@ -213,7 +213,7 @@ def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: Layer
     last_kind = model.kinds_of_layers()[-1]
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         held = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0)
-        of_dense, of_experts = layer_rank_linears(model, batch, moe=kind.moe, local=kind.local)
+        of_dense, of_experts = layer_rank_linears(model.of_kind(kind), batch, moe=kind.moe, local=kind.local)
         dense, experts = dense + held * of_dense, experts + held * of_experts
     return dense, experts
 

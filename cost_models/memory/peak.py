@@ -284,7 +284,7 @@ def whole_weights_bytes(workload: Workload, batch: StrategyBatch, parameters: St
 def largest_matrix(workload: Workload, batch: StrategyBatch) -> Floats:
     """Elements of the largest weight of a linear layer on a rank, gate and up projection apart. ``[n]``"""
     model = workload.model
-    widths = [model.ffn_hidden_size] if model.moe is None or not all(model.moe_layers()) else []
+    widths = [model.ffn_hidden_size] if model.has_dense_mlp else [0]
     if model.moe is not None:
         widths.append(model.moe.shared_expert_ffn_hidden_size)
     mla, heads = model.mla, model.num_attention_heads

@@ -145,7 +145,7 @@ def stage_tensors(
     found: list[Tensors] = []
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         held = number + (mtp if kind == last else 0.0)
-        found += [replace(each, number=held * each.number) for each in layer_tensors(workload, batch, moe=kind.moe)]
+        found += [replace(each, number=held * each.number) for each in layer_tensors(workload.of_kind(kind), batch, moe=kind.moe)]
     if model.mtp_num_layers:
         found.append(_of((Matrix(h / batch.tp, 2.0 * h * one, batch.tp, 0),), mtp * one, of_experts=False))
     if model.learned_positions:  # Megatron marks the table of words alone [megatron-0.19, language_module.py]
@@ -163,7 +163,7 @@ def matrix_fraction(workload: Workload) -> float:
     if not workload.training.optimizer.rules.orthogonalises:
         return 0.0
     of_kind = {
-        kind: sum(float((e.elements * e.number)[0]) for e in layer_tensors(workload, alone, moe=kind.moe) if e.matrices)
+        kind: sum(float((e.elements * e.number)[0]) for e in layer_tensors(workload.of_kind(kind), alone, moe=kind.moe) if e.matrices)
         for kind in model.layer_kinds()
     }
     return sum(of_kind[kind] for kind in model.kinds_of_layers()) / num_parameters(model).total

@@ -272,7 +272,7 @@ def _units(model: ModelShape, strategy: ParallelStrategy, layout: ServingLayout)
     served = np.repeat(np.arange(layout.pp), rollout_stage_layers(model.num_layers, layout.pp))
     units = []
     for ranks, rollout_stage, kind in zip(stages, served.tolist(), model.kinds_of_layers(), strict=True):
-        parts = layer_parameters(model, moe=kind.moe, local=kind.local)
+        parts = layer_parameters(model.of_kind(kind), moe=kind.moe, local=kind.local)
         sharded = parts.attention_sharded + parts.mlp + parts.shared_experts
         units.append(_Unit(ranks, rollout_stage, sharded, parts.replicated, parts.experts))
     counts = num_parameters(model)

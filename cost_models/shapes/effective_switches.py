@@ -41,7 +41,7 @@ _OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
     Scope.CAPACITY: lambda model: model.moe is not None and model.moe.capacity_factor is not None,
     Scope.GATED_MLP: lambda model: model.gated_linear_unit,
     Scope.SHARED_EXPERTS: lambda model: model.moe is not None and model.moe.shared_expert_ffn_hidden_size > 0,
-    Scope.ROTARY: lambda model: not model.learned_positions,
+    Scope.ROTARY: lambda model: not (model.learned_positions or model.no_positions),
     Scope.INDEXED: lambda model: model.sparse_attention is not None,
 }
 MISSING = {

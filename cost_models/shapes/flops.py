@@ -12,6 +12,7 @@ from documents.sentences import Sentence
 # Key by value matmuls of a token in each head of a recurrence: reading the state for the correction, writing correction and
 # key, reading the state with the query [megatron-main, training.py]. Lightning attention corrects nothing [minimax-01].
 DELTA_RULE_PRODUCTS, LIGHTNING_PRODUCTS = 4, 2
+STATE_SPACE_FLOPS = 7  # a token and element of the state [megatron-0.19, training.py]
 BACKWARD_OVER_FORWARD = 2.0  # each matmul has a gradient of its input and one of its weight [narayanan2021, eq. 3]
 MFU_CONVENTION = Sentence(
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
@@ -59,9 +60,12 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, loc
 
     GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A causal mask leaves half of
     the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``, or of ``chosen_length``. A recurrence
-    has, at any length, 8 H dk dv of its value heads under the delta rule and 4 H dk dv in lightning attention.
+    has, at any length, 8 H dk dv of its value heads under the delta rule, 4 H dk dv in lightning attention and 7 H dk dv in a
+    state space.
     """
     heads, linear = model.num_attention_heads, model.linear_attention(local=local)
+    if linear is not None and linear.is_state_space:
+        return float(STATE_SPACE_FLOPS * linear.state_elements)
     if linear is not None:
         return 2.0 * (DELTA_RULE_PRODUCTS if linear.is_delta_rule else LIGHTNING_PRODUCTS) * linear.state_elements
     length = attended_length(model, seq_length, local=local)
@@ -96,7 +100,9 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
 def forward_flops_per_token(model: ModelShape, seq_length: float) -> float:
     """Forward model FLOPs a token, with output head and MTP. [flops]"""
     layers = model.kinds_of_layers()
-    each = {kind: layer_flops_per_token(model, seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
+    each = {
+        kind: layer_flops_per_token(model.of_kind(kind), seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)
+    }
     forward = sum(number * each[kind] for kind, number in Counter(layers).items())
     head = 2.0 * model.hidden_size * model.vocab_size
     projection = 2.0 * 2.0 * model.hidden_size**2  # matmul from 2h to h
@@ -117,8 +123,8 @@ def model_flops_per_step(workload: Workload) -> float:
     if task.adapters is not None:
         kinds = model.kinds_of_layers()
         kinds += model.mtp_num_layers * kinds[-1:]
-        scores = sum(attention_score_flops_per_token(model, length, local=kind.local) for kind in kinds)
-        low_rank = sum(2.0 * active_adapter_parameters(model, task.adapters, moe=kind.moe) for kind in kinds)
+        scores = sum(attention_score_flops_per_token(model.of_kind(kind), length, local=kind.local) for kind in kinds)
+        low_rank = sum(2.0 * active_adapter_parameters(model.of_kind(kind), task.adapters, moe=kind.moe) for kind in kinds)
         flops += (1.0 + BACKWARD_OVER_FORWARD) * low_rank - (BACKWARD_OVER_FORWARD - task.matmuls_of_weight) * (each - scores)
     if task.runs_reference:
         flops += each

@@ -63,19 +63,35 @@ class ParameterCounts:
 def linear_attention_weights(model: ModelShape, linear: LocalAttention) -> int:
     """Weights that a token passes in one layer's recurrence [gated-delta-net; minimax-01].
 
-    They are the projections to queries, keys, values and gate, the output, step and decay, and the convolution.
+    They are the projections to queries, keys, values and gate, the output, step and decay, and the convolution. The decay of a
+    state space follows from its step.
     """
-    steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
-    convolved = linear.conv_kernel * (2 * linear.query_key_width + linear.value_width)
-    return model.hidden_size * (2 * linear.query_key_width + 3 * linear.value_width + steps) + convolved
+    convolved = linear.conv_kernel * convolved_width(linear)
+    return model.hidden_size * (2 * linear.query_key_width + 3 * linear.value_width + projected_steps(linear)) + convolved
+
+
+def projected_steps(linear: LocalAttention) -> int:
+    """Scalars of a token that are projected beside queries, keys, values and gate: step and decay, or the step alone."""
+    if linear.is_state_space:
+        return linear.num_value_heads
+    return 2 * linear.num_value_heads if linear.is_delta_rule else 0
+
+
+def convolved_width(linear: LocalAttention) -> int:
+    """Channels of queries, keys and values, which pass the convolution if there is one."""
+    return 2 * linear.query_key_width + linear.value_width
 
 
 def _linear_attention(model: ModelShape, linear: LocalAttention) -> tuple[int, int]:
     """Sharded and replicated parameters of a recurrence, like ``_attention``.
 
-    The norm of the output is included; under a delta rule also decay and bias, and the norm is that of one head.
+    The norm of the output is included; under a delta rule also decay and bias, and the norm is that of one head. A state space
+    has a decay, a bias of the step and a skip of each head, and a bias of the convolution; its norm is that of all heads
+    [megatron-0.19, mamba_mixer.py].
     """
     weights = linear_attention_weights(model, linear)
+    if linear.is_state_space:
+        return weights + convolved_width(linear) + 3 * linear.num_value_heads + linear.value_width, 0
     if not linear.is_delta_rule:
         return weights + linear.value_width, 0
     return weights + 2 * linear.num_value_heads, linear.value_head_dim
@@ -121,12 +137,15 @@ def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
 def layer_parameters(model: ModelShape, *, moe: bool, local: bool = False) -> LayerParameters:
     """Parameters of one layer of the given kind [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
 
-    They count the whole layer before any sharding. In a model without experts, both kinds are dense.
+    They count the whole layer before any sharding. In a model without experts, both kinds are dense. ``model`` is a view of the
+    kind (``ModelShape.of_kind``) if its layers have one block each.
     """
+    if model.hybrid_layer_pattern:
+        raise ValueError("layers of one block: ask a view of their kind")
     h = model.hidden_size
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     sharded, replicated = _attention(model, local=local)
-    norms = 2 * (2 if model.sandwich_norm else 1) * h  # around the attention and around the MLP
+    norms = model.num_blocks * (2 if model.sandwich_norm else 1) * h
     if moe and model.moe is not None:
         shape, biased = model.moe, int(model.moe.expert_biases)
         ways, gates = matrices - 1, h if model.constants.router.shared_expert_gate else 0
@@ -161,7 +180,8 @@ def mtp_parameters(model: ModelShape) -> int:
     Its copy of the embedding and the head are left out.
     """
     h, last = model.hidden_size, model.kinds_of_layers()[-1]
-    return layer_parameters(model, moe=last.moe, local=last.local).total + 2 * h * h + MTP_NORMS * h
+    layer = layer_parameters(model.of_kind(last), moe=last.moe, local=last.local)
+    return layer.total + 2 * h * h + MTP_NORMS * h
 
 
 def num_parameters(model: ModelShape) -> ParameterCounts:
@@ -171,7 +191,7 @@ def num_parameters(model: ModelShape) -> ParameterCounts:
     head = 0 if model.tied_embeddings else embedding
     layers = active = 0
     for kind, number in Counter(model.kinds_of_layers()).items():
-        parts = layer_parameters(model, moe=kind.moe, local=kind.local)
+        parts = layer_parameters(model.of_kind(kind), moe=kind.moe, local=kind.local)
         layers += number * parts.total
         active += number * parts.dense
         if kind.moe and model.moe is not None:

@@ -17,7 +17,7 @@ from documents.sentences import Sentence
 
 @dataclass(frozen=True)
 class Module:
-    """One recomputable part. ``in_layer``: whether a layer of that model and kind (MoE or dense) has it.
+    """One recomputable part. ``in_layer``: whether a layer of that model (a view of its kind) has it, MoE or dense.
 
     ``drops``: tensor classes of ``LayerActivations.saved`` that become smaller. ``whole``: it covers a whole MLP or MoE block, so
     the parts ``inside`` every such block need no separate recompute.
@@ -57,19 +57,19 @@ class RecomputeModule(IntFlag):
     """The recomputable parts by name, as in jobs and run records."""
 
     # fmt: off
-    CORE_ATTN = _module(0, _every_layer, "attention_scores",
+    CORE_ATTN = _module(0, lambda model, moe: model.has_mixer, "attention_scores",
         source="[megatron-0.12, transformer_config.py]",
         meaning="The core of attention: what is kept of its scores where no fused kernel computes them again anyway.")
     LAYERNORM = _module(1, _every_layer, "norm_output",
         source="[megatron-0.12, transformer_config.py]",
         meaning="The norms: their outputs are computed again from the residual.")
-    MLP_ACT = _module(2, _every_layer, "mlp", "routed_experts", "shared_experts", inside=True,
+    MLP_ACT = _module(2, lambda model, moe: model.has_mlp, "mlp", "routed_experts", "shared_experts", inside=True,
         source="[megatron-0.12, transformer_config.py]",
         meaning="The activation function of dense, routed and shared MLPs.")
-    MLA_UP_PROJ = _module(3, lambda model, moe: model.mla is not None, "attention",
+    MLA_UP_PROJ = _module(3, lambda model, moe: model.mla is not None and model.has_mixer, "attention",
         source="[megatron-0.12, transformer_config.py]",
         meaning="The up-projections of latent attention, with the rotary positions.")
-    MLP = _module(4, lambda model, moe: not moe, "mlp", whole=True,
+    MLP = _module(4, lambda model, moe: model.has_mlp and not moe, "mlp", whole=True,
         source="[megatron-0.12, transformer_config.py]",
         meaning="The whole dense MLP.")
     MOE = _module(5, lambda model, moe: moe, "routed_experts", "shared_experts", "router", whole=True,
@@ -90,8 +90,8 @@ def _those(modules: list[RecomputeModule]) -> RecomputeModule:
 
 def present_modules(model: ModelShape) -> RecomputeModule:
     """The modules that at least one layer of the model has."""
-    kinds = set(model.moe_layers())
-    return _those([module for module, entry in MODULES.items() if any(entry.in_layer(model, kind) for kind in kinds)])
+    views = [(model.of_kind(kind), kind.moe) for kind in model.layer_kinds()]
+    return _those([module for module, entry in MODULES.items() if any(entry.in_layer(*view) for view in views)])
 
 
 def effective_modules(model: ModelShape, modules: RecomputeModule) -> RecomputeModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -81,10 +81,11 @@ class LocalAttention:
 
     ``full_attention_every``: each n-th layer still has full attention; 0: none has. The widths are those of linear attention: the
     gated delta rule if queries, keys and values pass a short convolution (``conv_kernel`` above 0) [gated-delta-net], else
-    lightning attention, whose decay is fixed [minimax-01].
+    lightning attention, whose decay is fixed [minimax-01]. A state space has them too: its groups are heads of keys as wide as
+    the state, and its own heads are heads of values [mamba-2].
     """
 
-    kind: str  # window | linear
+    kind: str  # window | linear | state_space
     full_attention_every: int = 0
     window: int = 0  # tokens
     num_key_heads: int = 0
@@ -92,16 +93,22 @@ class LocalAttention:
     key_head_dim: int = 0
     value_head_dim: int = 0
     conv_kernel: int = 0
+    chunk_size: int = 0  # tokens that a state space computes at once; 0 in other kinds
 
     @property
     def is_linear(self) -> bool:
         """Whether it is a recurrence; otherwise it is a window."""
-        return self.kind == "linear"
+        return self.kind != "window"
+
+    @property
+    def is_state_space(self) -> bool:
+        """Whether it is a recurrence whose decay and step depend on the token, without a correction by the delta rule."""
+        return self.kind == "state_space"
 
     @property
     def is_delta_rule(self) -> bool:
-        """Whether it is a recurrence whose decay and step depend on the token."""
-        return self.is_linear and self.conv_kernel > 0
+        """Whether it is a recurrence that corrects its state, with a decay and a step of each token."""
+        return self.kind == "linear" and self.conv_kernel > 0
 
     @property
     def query_key_width(self) -> int:
@@ -120,20 +127,41 @@ class LocalAttention:
 
 
 class LayerKind(NamedTuple):
-    """Kind of a layer: ``moe`` has experts, not a dense MLP; ``local`` has ``local_attention``, not full attention."""
+    """Kind of a layer: ``moe`` has experts, not a dense MLP; ``local`` has ``local_attention``, not full attention.
+
+    Without ``has_mixer`` the layer has an MLP or experts alone, without ``has_mlp`` attention or a recurrence alone.
+    """
 
     moe: bool = False
     local: bool = False
+    has_mixer: bool = True
+    has_mlp: bool = True
 
     @property
     def label(self) -> str:
         """The name used in files."""
-        return ("moe" if self.moe else "dense") + ("-local" if self.local else "")
+        if not self.has_mixer:
+            return "experts" if self.moe else "mlp"
+        first = "attention" if not self.has_mlp else "moe" if self.moe else "dense"
+        return first + ("-local" if self.local else "")
+
+
+LAYER_SYMBOLS = {  # of layers with one block each [megatron-0.19, hybrid_layer_allocation.py]
+    "M": LayerKind(local=True, has_mlp=False),
+    "*": LayerKind(has_mlp=False),
+    "-": LayerKind(has_mixer=False),
+    "E": LayerKind(moe=True, has_mixer=False),
+}
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Dimensions of one transformer, under Megatron's names."""
+    """Dimensions of one transformer, under Megatron's names.
+
+    ``hybrid_layer_pattern``: one of ``LAYER_SYMBOLS`` for each layer if a layer has one block: attention, a recurrence, an MLP or
+    experts. Empty: each layer has attention and an MLP. ``has_mixer`` and ``has_mlp`` differ in a view of one kind of layer
+    (``of_kind``) only.
+    """
 
     name: str
     num_layers: int
@@ -151,15 +179,37 @@ class ModelShape:
     attention_bias: bool = False
     learned_positions: bool = False
     alibi: bool = False  # a bias on attention scores instead of positions
+    no_positions: bool = False  # attention sees none, since recurrences keep the order
     attention_output_gate: bool = False  # queries are projected twice; the second gates the output
     mla: MlaShape | None = None
     moe: MoeShape | None = None
     local_attention: LocalAttention | None = None
     sparse_attention: SparseAttention | None = None  # of every layer; needs ``mla`` with compressed queries
+    hybrid_layer_pattern: str = ""
     constants: ModelConstants = field(default_factory=ModelConstants)
+    has_mixer: bool = True
+    has_mlp: bool = True
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of a layer, each with its norm and its residual sum: 2, or 1 in a view of a kind that has one."""
+        return self.has_mixer + self.has_mlp
+
+    def of_kind(self, kind: LayerKind) -> ModelShape:
+        """The model as a layer of ``kind`` sees it: blocks that the layer lacks have no width, and no parameters."""
+        if kind.has_mixer and kind.has_mlp:
+            return self
+        if not kind.has_mlp:
+            return replace(self, hybrid_layer_pattern="", has_mlp=False, ffn_hidden_size=0, moe=None)
+        constants = replace(self.constants, attention_sinks=False, attention_output_bias=False)
+        none = {"num_attention_heads": 0, "num_query_groups": 0, "kv_channels": 0}
+        plain = {"qk_layernorm": False, "attention_bias": False, "mla": None, "sparse_attention": None, "local_attention": None}
+        return replace(self, hybrid_layer_pattern="", has_mixer=False, constants=constants, **none, **plain)
 
     def moe_layers(self) -> tuple[bool, ...]:
         """Whether each of the ``num_layers`` layers is MoE, in order."""
+        if self.hybrid_layer_pattern:
+            return tuple(kind.moe for kind in self.kinds_of_layers())
         if self.moe is None:
             return (False,) * self.num_layers
         first = self.moe.num_leading_dense_layers
@@ -169,12 +219,19 @@ class ModelShape:
             for index in range(self.num_layers)
         )
 
+    @property
+    def has_dense_mlp(self) -> bool:
+        """Whether any layer has a dense MLP."""
+        return any(kind.has_mlp and not kind.moe for kind in self.layer_kinds())
+
     def kinds_of_layers(self) -> tuple[LayerKind, ...]:
         """The kind of each of the ``num_layers`` layers, in order."""
         return self._kinds_of_layers
 
     @cached_property
     def _kinds_of_layers(self) -> tuple[LayerKind, ...]:
+        if self.hybrid_layer_pattern:
+            return tuple(LAYER_SYMBOLS[symbol] for symbol in self.hybrid_layer_pattern)
         local = self.local_attention
         every = 0 if local is None else local.full_attention_every
         return tuple(
@@ -338,6 +395,18 @@ class Workload:
     cluster: Cluster
     software: Software
     room: MemoryRoom = MemoryRoom()
+
+    def of_kind(self, kind: LayerKind) -> Workload:
+        """The workload as a layer of ``kind`` sees it (``ModelShape.of_kind``)."""
+        if kind.has_mixer and kind.has_mlp:
+            return self
+        if kind not in self._views:
+            self._views[kind] = replace(self, model=self.model.of_kind(kind))
+        return self._views[kind]
+
+    @cached_property
+    def _views(self) -> dict[LayerKind, Workload]:
+        return {}
 
     @cached_property
     def device_traits(self) -> DeviceTraits:

@@ -130,7 +130,7 @@ class _LayerParts:
         dispatch, both = float(comm.dispatch_s[0]), float(comm.dispatch_s[0] + comm.combine_s[0])
         return cls(
             costs=costs,
-            expert_share=moe_flops_fraction(workload, local=kind.local),
+            expert_share=moe_flops_fraction(workload.of_kind(kind), local=kind.local),
             dispatch_share=dispatch / both if both else EVEN_SHARE,
             recomputes_experts=bool(keys.recomputes(RecomputeModule.MOE)[0]),
         )

@@ -25,7 +25,7 @@ def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, ne
     keys, index = layer_keys(workload, batch)
     found = []
     for kind in workload.model.layer_kinds():
-        costs = tensor_costs(workload, keys, device, network, moe=kind.moe, local=kind.local)
+        costs = tensor_costs(workload.of_kind(kind), keys, device, network, moe=kind.moe, local=kind.local)
         columns = {name: taken(getattr(costs, name), index, tables=True) for name in vars(costs) if name not in _OF_ALL}
         found.append(replace(costs, **columns))
     return tuple(found)

@@ -184,7 +184,9 @@ def replicated_sums_s(
         As in ``stage_parameters``.
     """
     model = workload.model
-    each = {kind: layer_parameters(model, moe=kind.moe, local=kind.local).replicated for kind in model.layer_kinds()}
+    each = {
+        kind: layer_parameters(model.of_kind(kind), moe=kind.moe, local=kind.local).replicated for kind in model.layer_kinds()
+    }
     held = sum((number * each[kind] for kind, number in zip(model.layer_kinds(), layers, strict=True)), np.zeros_like(layers[0]))
     held = held + is_last * model.hidden_size
     held = held + is_mtp * model.mtp_num_layers * (each[model.kinds_of_layers()[-1]] + MTP_NORMS * model.hidden_size)

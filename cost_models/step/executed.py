@@ -83,7 +83,7 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
         master_bytes=column(states.master),
         moment_bytes=column(states.moments),
         layer_bytes={
-            kind: float(layer_activations(workload, keys, moe=kind.moe, local=kind.local).saved_bytes[0])
+            kind: float(layer_activations(workload.of_kind(kind), keys, moe=kind.moe, local=kind.local).saved_bytes[0])
             for kind in workload.model.layer_kinds()
         },
         held_bytes=column(between),
@@ -104,10 +104,11 @@ def _forward_flops(
     """Of one micro batch on one device, ``[stage]``; ``layers`` is ``[layer kind, stage]``. The head runs for the modules too."""
     model, training = workload.model, workload.training
     tokens = training.seq_length * strategy.micro_batch_size / (strategy.cp * strategy.tp)
-    each = [layer_flops_per_token(model, training.attended_length, moe=kind.moe, local=kind.local) for kind in kinds]
+    length = training.attended_length
+    each = [layer_flops_per_token(model.of_kind(kind), length, moe=kind.moe, local=kind.local) for kind in kinds]
     head = 2.0 * model.hidden_size * model.vocab_size
     last = model.kinds_of_layers()[-1]
-    mtp = layer_flops_per_token(model, training.attended_length, moe=last.moe, local=last.local) + 4.0 * model.hidden_size**2
+    mtp = layer_flops_per_token(model.of_kind(last), length, moe=last.moe, local=last.local) + 4.0 * model.hidden_size**2
     beside = heads * head * (1 + model.mtp_num_layers) + modules * model.mtp_num_layers * mtp
     flops: Floats = tokens * (
         sum((number * one for number, one in zip(layers, each, strict=True)), np.zeros(len(heads))) + beside

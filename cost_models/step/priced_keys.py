@@ -126,7 +126,7 @@ def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
 def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Network, known: Rows) -> PricedKeys:
     """Price the keys; ``known`` numbers the rows of kept activations."""
     kinds = workload.model.layer_kinds()
-    layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
+    layers = tuple(layer_costs(workload.of_kind(kind), keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
     activations, alike = _kept(workload, keys, known)
     stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     return PricedKeys(
@@ -141,7 +141,7 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
 def _kept(workload: Workload, keys: LayerKeys, known: Rows) -> tuple[tuple[LayerActivations, ...], IntColumn]:
     """Activations of each kind of layer, and ``PricedKeys.alike``."""
     kinds = workload.model.layer_kinds()
-    activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
+    activations = tuple(layer_activations(workload.of_kind(kind), keys, moe=kind.moe, local=kind.local) for kind in kinds)
     kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal if their bits are equal
     return activations, numbered([*kept, keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel], known)
 

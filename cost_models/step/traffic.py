@@ -161,6 +161,7 @@ def _layer(
     workload: Workload, keys: LayerKeys, constants: Constants, network: Network, kind: LayerKind
 ) -> dict[str, tuple[Floats, Floats, Floats]]:
     """Seconds of one layer and micro batch by group, of its recomputed forward, and of its recomputed modules. ``[k]``"""
+    workload = workload.of_kind(kind)
     tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
     compiled = not workload.software_traits.eager  # a compiled graph drops collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network, local=kind.local)

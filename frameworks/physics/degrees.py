@@ -12,7 +12,7 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence
-from frameworks.rule import Mask, Rule, has_dense_mlp, nearest_divisors, none_of
+from frameworks.rule import Mask, Rule, nearest_divisors, none_of
 
 
 def _world_size_sentence(workload: Workload, s: ParallelStrategy) -> str:
@@ -150,7 +150,7 @@ HEADS_PER_TP = _divides(
 
 
 def _mlp_widths(model: ModelShape) -> Mapping[str, int]:
-    dense = model.ffn_hidden_size if has_dense_mlp(model) else 0
+    dense = model.ffn_hidden_size if model.has_dense_mlp else 0
     shared = model.moe.shared_expert_ffn_hidden_size if model.moe else 0
     return {f"ffn_hidden_size {dense}": dense, f"shared_expert_ffn_hidden_size {shared}": shared}
 

@@ -9,7 +9,6 @@ import numpy as np
 from cost_models.shapes.strategy import IntColumn
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEVICES
-from frameworks.rule import has_dense_mlp
 
 
 def _divisors(number: int) -> IntColumn:
@@ -21,7 +20,7 @@ def _tensor_degrees(model: ModelShape) -> IntColumn:
     tp = _divisors(model.num_attention_heads)
     if model.mla is None:
         tp = tp[(model.num_query_groups % tp == 0) | (tp % model.num_query_groups == 0)]
-    if has_dense_mlp(model):
+    if model.has_dense_mlp:
         tp = tp[model.ffn_hidden_size % tp == 0]
     if model.moe is not None and model.moe.shared_expert_ffn_hidden_size:
         tp = tp[model.moe.shared_expert_ffn_hidden_size % tp == 0]

@@ -288,8 +288,8 @@ def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     attention = "+mla_up_proj" if model.mla else ""
     if attention:
         names.append("layernorm+mlp_act+mla_up_proj")
-    kinds = set(model.moe_layers())
-    modules = "+".join(name for name, moe in (("mlp", False), ("moe", True)) if moe in kinds)
+    blocks = (("mlp", model.has_dense_mlp), ("moe", any(model.moe_layers())))
+    modules = "+".join(name for name, is_there in blocks if is_there)
     names.append(f"layernorm{attention}+{modules}")
     names += [f"block:{layers}" for layers in range(1, min(MOST_COUNTED_LAYERS + 1, model.num_layers))]
     names += ["block:25%", "block:50%", "block:75%", "full"]

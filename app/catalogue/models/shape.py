@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
+from cost_models.shapes.workload import LAYER_SYMBOLS, LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
 from documents.bounds import (
     MAX_LAYERS,
     MAX_NAME,
@@ -78,7 +78,7 @@ YarnScale = Annotated[float, Field(ge=0, le=1e6)]
 class LocalAttentionSection(Section):
     """Layers whose attention does not look at the whole sequence."""
 
-    kind: Literal["window", "linear"]
+    kind: Literal["window", "linear", "state_space"]
     full_attention_every: Layers = 0
     window: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
     num_key_heads: NullableWidth = 0
@@ -86,6 +86,7 @@ class LocalAttentionSection(Section):
     key_head_dim: NullableWidth = 0
     value_head_dim: NullableWidth = 0
     conv_kernel: Annotated[int, Field(ge=0, le=64)] = 0
+    chunk_size: Annotated[int, Field(ge=0, le=65_536)] = 0
 
 
 class SparseAttentionSection(Section):
@@ -170,11 +171,13 @@ class ModelSection(Section):
     attention_bias: bool = False
     learned_positions: bool = False
     alibi: bool = False
+    no_positions: bool = False
     attention_output_gate: bool = False
     mla: MlaSection | None = None
     moe: MoeSection | None = None
     local_attention: LocalAttentionSection | None = None
     sparse_attention: SparseAttentionSection | None = None
+    hybrid_layer_pattern: Annotated[str, Field(max_length=MAX_LAYERS)] = ""
     constants: ConstantsSection = ConstantsSection()
 
 
@@ -234,6 +237,12 @@ def check_shape(model: ModelShape, where: str) -> None:
         )
     if model.moe is not None:
         _check_groups(model.moe, where)
+    if model.hybrid_layer_pattern:
+        _check_pattern(model, where)
+    elif model.local_attention is not None and model.local_attention.is_state_space:
+        raise InputError(
+            Sentence("{}hybrid_layer_pattern: missing; local_attention of kind state_space needs one symbol a layer.", where)
+        )
     if model.local_attention is not None:
         _check_local_attention(model.local_attention, model.num_layers, f"{where}local_attention.")
     if model.sparse_attention is not None:
@@ -249,11 +258,46 @@ def check_shape(model: ModelShape, where: str) -> None:
         )
 
 
+def _check_pattern(model: ModelShape, where: str) -> None:
+    """Raises ``InputError`` if the layers of one block do not fit the rest of the model."""
+    pattern, where = model.hybrid_layer_pattern, Sentence("{}hybrid_layer_pattern", where)
+    for index, symbol in enumerate(pattern):
+        if symbol not in LAYER_SYMBOLS:
+            known = " ".join(LAYER_SYMBOLS)
+            raise InputError(Sentence("{}[{}]: {!r} is not allowed; give one of {} for each layer.", where, index, symbol, known))
+    if len(pattern) != model.num_layers:
+        raise InputError(
+            Sentence("{}: it has {} symbols; give one for each of the {} layers.", where, len(pattern), model.num_layers)
+        )
+    local, moe = model.local_attention, model.moe
+    for symbol, name, given in (("M", "local_attention", local), ("E", "moe", moe)):
+        if (symbol in pattern) != (given is not None):
+            raise InputError(Sentence("{}: {} and layers {} need each other; give both or neither.", where, name, symbol))
+    apart = {
+        Sentence("a window"): local is not None and not local.is_linear,
+        "full_attention_every": local is not None and local.full_attention_every != 0,
+        "num_leading_dense_layers": moe is not None and moe.num_leading_dense_layers != 0,
+        "moe_layer_freq": moe is not None and moe.moe_layer_freq != 1,
+        "mtp_num_layers": model.mtp_num_layers != 0,
+        "mla": model.mla is not None,
+        "sandwich_norm": model.sandwich_norm,
+    }
+    for name, is_given in apart.items():
+        if is_given:
+            raise InputError(Sentence("{}: {} is not priced beside it; leave one of them out.", where, name))
+
+
 WINDOW_FIELDS, LINEAR_FIELDS = ("window",), ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+STATE_SPACE_FIELDS = ("conv_kernel", "chunk_size")
+FIELDS_OF_KIND = {  # fields that a kind needs, and fields that it has not
+    "window": (WINDOW_FIELDS, (*LINEAR_FIELDS, *STATE_SPACE_FIELDS)),
+    "linear": (LINEAR_FIELDS, (*WINDOW_FIELDS, "chunk_size")),
+    "state_space": ((*LINEAR_FIELDS, *STATE_SPACE_FIELDS), WINDOW_FIELDS),
+}
 
 
 def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -> None:
-    needed, others = (LINEAR_FIELDS, WINDOW_FIELDS) if local.is_linear else (WINDOW_FIELDS, (*LINEAR_FIELDS, "conv_kernel"))
+    needed, others = FIELDS_OF_KIND[local.kind]
     for name in needed:
         if not getattr(local, name):
             raise InputError(
