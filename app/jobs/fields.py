@@ -20,7 +20,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Recompute
 from cost_models.shapes.tensors import TENSOR_NAMES
 from cost_models.shapes.training_task import ADAPTED_MODULES, BasePrecision, Reference, Task
 from cost_models.shapes.traits import STACKS
-from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LayerKind
+from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LAYER_SYMBOLS, LayerKind
 from documents.bounds import (
     MAX_COUNT,
     MAX_DEGREE,
@@ -291,7 +291,8 @@ else:
     )
 
 
-KindName = Annotated[str, OneOf(*(LayerKind(moe, local).label for local in (False, True) for moe in (False, True)))]
+WHOLE_LAYERS = [LayerKind(moe, local) for local in (False, True) for moe in (False, True)]
+KindName = Annotated[str, OneOf(*(kind.label for kind in (*WHOLE_LAYERS, *LAYER_SYMBOLS.values())))]
 TensorNames = Annotated[list[Annotated[str, OneOf(*TENSOR_NAMES)]], Field(max_length=len(TENSOR_NAMES))]
 
 

@@ -33,6 +33,10 @@ def job_optimizer(section: TrainingSection, task: TrainingTask, model: ModelShap
         )
     if model.local_attention is not None and model.local_attention.is_linear:
         raise InputError(Sentence("training.optimizer: {} of linear attention is not priced; {} has it.", found.name, model.name))
+    if model.hybrid_layer_pattern:
+        raise InputError(
+            Sentence("training.optimizer: {} of layers of one block is not priced; {} has them.", found.name, model.name)
+        )
     return found
 
 

@@ -209,7 +209,8 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
     if not model.has_mixer:
         return ContextParallelComm(none, none, none)
     if linear is not None:
-        exchanged = each * n * linear_attention_exchanged(linear, keys.tp * inner) / keys.tp
+        ranks = (keys.tp * inner).astype(np.float64)
+        exchanged = each * n * linear_attention_exchanged(linear, ranks) / keys.tp
         return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
     kv: Floats
     if model.mla is None:

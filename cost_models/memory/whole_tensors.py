@@ -163,7 +163,9 @@ def matrix_fraction(workload: Workload) -> float:
     if not workload.training.optimizer.rules.orthogonalises:
         return 0.0
     of_kind = {
-        kind: sum(float((e.elements * e.number)[0]) for e in layer_tensors(workload.of_kind(kind), alone, moe=kind.moe) if e.matrices)
+        kind: sum(
+            float((e.elements * e.number)[0]) for e in layer_tensors(workload.of_kind(kind), alone, moe=kind.moe) if e.matrices
+        )
         for kind in model.layer_kinds()
     }
     return sum(of_kind[kind] for kind in model.kinds_of_layers()) / num_parameters(model).total

@@ -65,7 +65,8 @@ def reshard(
         Precision of the rollout's weights.
     """
     layers = Counter(model.kinds_of_layers()).items()
-    experts = sum(layer_parameters(model.of_kind(kind), moe=kind.moe, local=kind.local).experts * number for kind, number in layers)
+    of_layers = [(layer_parameters(model.of_kind(kind), moe=kind.moe, local=kind.local), number) for kind, number in layers]
+    experts = sum(each.experts * number for each, number in of_layers)
     parts = (num_parameters(model).total - experts, experts)
     wanted = (1 / (layout.tp * layout.pp), 1 / ((layout.tp if layout.ep == 1 else layout.ep) * layout.pp))
     held = (0.0, 0.0) if strategy is None else _training_shares(strategy)

@@ -96,6 +96,8 @@ class ServingLayout:
 
 def why_not_served(model: ModelShape) -> str:
     """Why a model has no price of inference; empty if it has one."""
+    if model.hybrid_layer_pattern:
+        return Sentence("model: inference of layers of one block is not priced; {} has them.", model.name)
     if model.sparse_attention is None:
         return ""
     return Sentence("model: inference of sparse attention is not priced; {} has it.", model.name)

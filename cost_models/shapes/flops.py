@@ -100,9 +100,7 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
 def forward_flops_per_token(model: ModelShape, seq_length: float) -> float:
     """Forward model FLOPs a token, with output head and MTP. [flops]"""
     layers = model.kinds_of_layers()
-    each = {
-        kind: layer_flops_per_token(model.of_kind(kind), seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)
-    }
+    each = {kind: layer_flops_per_token(model.of_kind(kind), seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
     forward = sum(number * each[kind] for kind, number in Counter(layers).items())
     head = 2.0 * model.hidden_size * model.vocab_size
     projection = 2.0 * 2.0 * model.hidden_size**2  # matmul from 2h to h

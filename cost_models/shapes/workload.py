@@ -201,10 +201,20 @@ class ModelShape:
             return self
         if not kind.has_mlp:
             return replace(self, hybrid_layer_pattern="", has_mlp=False, ffn_hidden_size=0, moe=None)
-        constants = replace(self.constants, attention_sinks=False, attention_output_bias=False)
-        none = {"num_attention_heads": 0, "num_query_groups": 0, "kv_channels": 0}
-        plain = {"qk_layernorm": False, "attention_bias": False, "mla": None, "sparse_attention": None, "local_attention": None}
-        return replace(self, hybrid_layer_pattern="", has_mixer=False, constants=constants, **none, **plain)
+        return replace(
+            self,
+            hybrid_layer_pattern="",
+            has_mixer=False,
+            num_attention_heads=0,
+            num_query_groups=0,
+            kv_channels=0,
+            qk_layernorm=False,
+            attention_bias=False,
+            mla=None,
+            sparse_attention=None,
+            local_attention=None,
+            constants=replace(self.constants, attention_sinks=False, attention_output_bias=False),
+        )
 
     def moe_layers(self) -> tuple[bool, ...]:
         """Whether each of the ``num_layers`` layers is MoE, in order."""

@@ -48,7 +48,11 @@ def switch(path: str, argument: str, **more: Any) -> Fact:
     return Fact(path, says={True: {argument: ()}, False: {}}, **more)
 
 
-LOCAL = {"window": Sentence("attention limited to a window"), "linear": Sentence("linear attention")}
+LOCAL = {
+    "window": Sentence("attention limited to a window"),
+    "linear": Sentence("linear attention"),
+    "state_space": Sentence("state spaces"),
+}
 LLAMA3, YARN_MLA = scaled("llama3", mla=False), scaled("yarn", mla=True)
 WIDTHS = (
     Fact("hidden_size", "hidden-size"),
@@ -94,6 +98,7 @@ WIDTHS = (
     Fact("alibi", says={False: {}}, label=Sentence("a bias on scores in place of positions (alibi)"), priced=True),
     Fact("local_attention.kind", named=LOCAL, priced=True),
     Fact("sparse_attention", label=Sentence("sparse attention, whose tokens an indexer chooses"), priced=True),
+    Fact("one_block", unsaid=(None, False), label=Sentence("layers of one block each"), priced=True),
     switch("attention_output_gate", "attention-output-gate", label=Sentence("a gate on attention's output"), priced=True),
 )
 CONSTANTS = (
@@ -185,10 +190,11 @@ def derived(flat: Flat) -> dict[str, Any]:
     scale, width = flat["constants.attention_scale"], flat["kv_channels"]
     found = {
         "grouped": not mla and flat["num_query_groups"] != flat["num_attention_heads"],
-        "position": ("learned" if flat["learned_positions"] else "yarn" if kind == "yarn" and not mla else "rope"),
+        "one_block": bool(flat["hybrid_layer_pattern"]),
+        "position": position(flat, "yarn" if kind == "yarn" and not mla else "rope"),
         "mlp": activation and f"{'gated ' if gated else ''}{activation}",
         "predicting": Sentence("learned positions") if flat["learned_positions"] and flat["mtp_num_layers"] else None,
-        "linear_bias": (not gated and not moe) or bool(flat.get("moe.expert_biases")),
+        "linear_bias": (not gated and not moe and not flat["hybrid_layer_pattern"]) or bool(flat.get("moe.expert_biases")),
         "qk_norm": flat["qk_layernorm"] or mla,
         "positions": positions(flat),
         "longest": longest(flat),
@@ -203,6 +209,11 @@ def derived(flat: Flat) -> dict[str, Any]:
     if flat.get("moe.expert_biases") and not (flat["attention_bias"] and flat["constants.attention_output_bias"]):
         found["moe.expert_biases"] = Sentence("without those of attention")  # one argument has all
     return found | (_router(flat) if moe else {})
+
+
+def position(flat: Flat, rotary: str) -> str:
+    """Kind of positions; ``rotary`` where they are."""
+    return "none" if flat["no_positions"] else "learned" if flat["learned_positions"] else rotary
 
 
 def positions(flat: Flat) -> int | None:

@@ -100,6 +100,10 @@ def _common(model: ModelShape) -> Iterator[str]:
         yield Sentence("an MLP of {}{}", "" if model.gated_linear_unit else "ungated ", constants.activation or "gelu")
     if constants.normalization not in (None, "rmsnorm"):
         yield f"{constants.normalization}"
+    if model.hybrid_layer_pattern:
+        yield Sentence("layers of one block each")
+    if model.no_positions:
+        yield Sentence("attention without positions")
     if model.learned_positions or model.alibi:
         yield Sentence("learned positions") if model.learned_positions else Sentence("ALiBi positions")
     if model.local_attention is not None:

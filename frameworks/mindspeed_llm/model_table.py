@@ -147,7 +147,7 @@ def derived(flat: Flat) -> dict[str, Any]:
     factor, original = flat.get(f"{SCALING}.factor"), flat.get(f"{SCALING}.original_max_position_embeddings")
     seq_length = flat.get("seq_length") or 0
     room = flat["constants.max_position_embeddings"]
-    found |= {"position": "learned" if flat["learned_positions"] else "rope", "outgrown": None}
+    found |= {"position": megatron.position(flat, "rope"), "outgrown": None}
     if kind == YARN and not mla and original and factor:
         room = round(original * factor)  # the framework derives the factor from it
         found["outgrown"] = seq_length if room < seq_length else None

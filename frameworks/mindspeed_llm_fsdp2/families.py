@@ -60,6 +60,8 @@ def is_trained(model: ModelShape) -> bool:
         and not model.sandwich_norm
         and model.gated_linear_unit
         and not model.learned_positions
+        and not model.no_positions
+        and not model.hybrid_layer_pattern
         and all(getattr(constants, name) == getattr(_PLAIN, name) for name in _OTHER)
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, kin, llama, minimax, pangu, qwen
+from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, kin, llama, minimax, nemotron, pangu, qwen
 from app.catalogue.models.huggingface.config import Config, Source
 from cost_models.shapes.workload import ModelShape
 
@@ -57,6 +57,7 @@ FAMILIES: Mapping[str, Family] = {
     "minimax_text_01": Family(minimax.MiniMaxConfig, minimax.minimax, ("MiniMaxText01ForCausalLM",)),
     "minimax_m1": Family(minimax.MiniMaxConfig, minimax.minimax, ("MiniMaxM1ForCausalLM",)),
     "minimax_m2": Family(minimax.MiniMaxM2Config, minimax.minimax_m2, ("MiniMaxM2ForCausalLM",)),
+    "nemotron_h": Family(nemotron.NemotronHConfig, nemotron.nemotron_h, ("NemotronHForCausalLM",)),
     "hunyuan_v1_dense": Family(hunyuan.HunyuanConfig, hunyuan.hunyuan_dense, ("HunYuanDenseV1ForCausalLM",)),
     "hunyuan_v1_moe": Family(hunyuan.HunyuanMoeConfig, hunyuan.hunyuan_moe, ("HunYuanMoEV1ForCausalLM",)),
     "internlm": Family(llama.InternLmConfig, llama.llama, ("InternLMForCausalLM",)),

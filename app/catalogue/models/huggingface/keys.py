@@ -25,13 +25,16 @@ embd_pdrop resid_pdrop residual_dropout
 attention_dropout hidden_dropout initializer_range init_method_std router_aux_loss_coef router_jitter_noise
 aux_loss_alpha seq_aux z_loss_weight mtp_loss_lambda gradient_checkpointing pretraining_tp ep_size
 moe_random_routing_dropped_token fp32_residual_connection attention_softmax_in_fp32 bias_dropout_fusion
-apply_query_key_layer_scaling id2label label2id
+apply_query_key_layer_scaling id2label label2id rescale_prenorm_residual time_step_min time_step_max time_step_floor
+time_step_limit
 """
 # Stated by another key, or about a kernel only; windows start at max_window_layers only if one is used.
 REPEATED = """
 qk_head_dim indexer_rope_interleave index_skip_topk_offset
 initial_context_length model_max_length original_rope prefix_projection pre_seq_len block_size shared_moe_mode
 max_window_layers add_classification_head class_num pool_type text_config vision_config
+expand mamba_ssm_cache_dtype use_mamba_kernels mtp_hybrid_override_pattern mtp_layers_block_type num_logits_to_keep
+moe_shared_expert_overlap
 """
 NEUTRAL = frozenset(" ".join((TOKENS, FORMAT, INFERENCE, TRAINING, REPEATED)).split())
 
@@ -46,7 +49,7 @@ WEIGHTY = frozenset(
     index_topk_freq index_topk_pattern indexer_types index_share_for_mtp_iteration sliding_window use_sliding_window
     layer_types sliding_window_pattern attn_type_list attention_chunk_size full_attention_interval linear_num_key_heads
     linear_num_value_heads linear_key_head_dim linear_value_head_dim linear_attn_config use_cla cla_share_factor
-    compress_ratios mamba_d_state ssm_cfg hybrid_override_pattern num_kv_shared_layers num_nextn_predict_layers
+    compress_ratios moe_latent_size mamba_d_state ssm_cfg hybrid_override_pattern num_kv_shared_layers num_nextn_predict_layers
     num_mtp_layers num_mtp_modules hidden_size_per_layer_input laurel_rank altup_num_inputs attention_bias qkv_bias mlp_bias
     add_qkv_bias add_bias_linear bias use_qk_norm qk_layernorm qk_norm use_parallel_residual parallel_attn alibi
     partial_rotary_factor rotary_pct rotary_dim attn_logit_softcapping final_logit_softcapping embedding_multiplier

@@ -19,6 +19,7 @@ mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4
 deepseek-v3.2 glm-5 glm-4.6 ling-mini-2.0 ling-flash-2.0 ling-1t openpangu-embedded-7b
 kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
 qwen3-1.7b qwen3-4b qwen3-14b qwen2.5-7b qwen2.5-14b qwen2.5-32b
+nemotron-h-8b nemotron-nano-9b-v2 nemotron-3-nano-30b-a3b
 """.split()
 
 # Total, then active: half a unit of the last published digit, unless a reason stands beside it.
@@ -33,6 +34,9 @@ TOLERANCE = {
     "ling-flash-2.0": (0.0289, 0.0086),  # "100B" for 102.9
     "ling-1t": (0.0003, 0.0212),  # "A50B" for 51.05
     "openpangu-embedded-7b": (0.0002, None),
+    "nemotron-h-8b": (0.0002, None),
+    "nemotron-nano-9b-v2": (0.0003, None),
+    "nemotron-3-nano-30b-a3b": (0.0008, 0.0087),
     "glm4-9b": (0.0006, None),
     "glm-4.5": (0.0063, 0.0268),  # 355 with the prediction layer
     "glm-4.5-air": (0.0081, 0.067),  # "A12B" rounds 12.80 down
@@ -92,6 +96,9 @@ def test_every_promised_name_is_there() -> None:
         ("ling-mini-2.0", 16_255_638_528),  # of the publisher's classes, as the next two
         ("ling-flash-2.0", 102_889_697_280),
         ("ling-1t", 999_705_309_184),
+        ("nemotron-h-8b", 8_100_852_736),
+        ("nemotron-nano-9b-v2", 8_888_227_328),
+        ("nemotron-3-nano-30b-a3b", 31_577_937_344),
     ],
 )
 def test_a_preset_has_the_parameters_that_transformers_builds(name: str, parameters: int) -> None:
@@ -138,7 +145,7 @@ def test_every_preset_states_its_constants_or_names_what_is_not_published(name: 
     assert constants.activation is not None
     assert constants.normalization is not None
     for field in ("norm_epsilon", "rotary_base", "max_position_embeddings"):
-        needed = field != "rotary_base" or not preset.model.learned_positions
+        needed = field != "rotary_base" or not (preset.model.learned_positions or preset.model.no_positions)
         assert not needed or (getattr(constants, field) is None) == (field in preset.unconfirmed), field
     router = dataclasses.asdict(constants.router)
     assert (None in router.values()) == (preset.model.moe is None)

@@ -268,7 +268,7 @@ def test_a_published_config_states_its_constants(name: str) -> None:
     assert model(name).constants == dataclasses.replace(plain, **changes)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.startswith("nemotron")])  # test_single_blocks.py
 def test_layers_that_do_not_look_at_everything(name: str) -> None:
     assert model(name).local_attention == LOCAL.get(name)
 
