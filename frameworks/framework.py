@@ -60,12 +60,12 @@ class ReadJob:
 
     ``not_understood``: one sentence for each argument that is priced in another form, or that the framework rejects beside
     others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: arguments by which samples
-    are packed or as short as they are. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0:
-    they are). ``tokenizer``: its name or path. ``warnings``: one sentence for each default of the framework that costs, and that
-    the price leaves out. ``loader_mask``: the data loader makes a mask of sequence x sequence. ``torch_compile``: whether layers
-    and loss are compiled. ``legacy_layers``: the layers are older ones of the framework. ``fp32_residual``: as in
-    ``cost_models.shapes.residual``. ``fp8_recipe``: as in ``cost_models.shapes.precision``.
-    ``fp8_param_gather``: weights are gathered in 8 bits.
+    are packed or as short as they are. ``padded``: the argument that pads them to the sequence, empty if none does.
+    ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0: they are). ``tokenizer``: its name or
+    path. ``warnings``: one sentence for each default of the framework that costs, and that the price leaves out. ``loader_mask``:
+    the data loader makes a mask of sequence x sequence. ``torch_compile``: whether layers and loss are compiled.
+    ``legacy_layers``: the layers are older ones of the framework. ``fp32_residual``: as in ``cost_models.shapes.residual``.
+    ``fp8_recipe``: as in ``cost_models.shapes.precision``. ``fp8_param_gather``: weights are gathered in 8 bits.
     """
 
     model: ModelShape
@@ -88,6 +88,7 @@ class ReadJob:
     fp8_recipe: str | None = None
     fp8_param_gather: bool | None = None
     optimizer: Optimizer = ADAM
+    padded: str = ""
 
 
 class NamedModel(NamedTuple):

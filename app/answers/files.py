@@ -10,7 +10,8 @@ import yaml
 
 from app.answers.folder import REPORT
 from app.answers.recommended import recommended_plan
-from app.answers.schemas import SearchDocument
+from app.answers.schemas import ByTensorDocument, SearchDocument
+from app.answers.tables.by_tensor import slower_sentence
 from app.answers.tables.search import print_search
 from app.language.choice import said
 from app.text.json_documents import json_text, plain
@@ -41,32 +42,37 @@ def report_files(document: SearchDocument) -> dict[str, str]:
     for plan in document.plans:
         files |= files_of_plan(plain(plan), job)
     if document.by_tensor:
-        files |= _files_by_tensor(plain(document.by_tensor[0]), job)
+        files |= _files_by_tensor(document, document.by_tensor[0], job)
     return files
 
 
-def _files_by_tensor(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
-    """Texts by name of the job of a plan by tensor, and of what launch files can state of it."""
-    strategy = {name: value for name, value in plan["strategy"].items() if name != "name"}
+def _files_by_tensor(document: SearchDocument, plan: ByTensorDocument, job: Mapping[str, Any]) -> dict[str, str]:
+    """Texts by name of the job of a plan by tensor, and of what launch files can state of it, which they say first."""
+    strategy = {name: value for name, value in plain(plan.strategy).items() if name != "name"}
     start = Start(
-        Sentence("Plan by tensor ({})", plan["plan_id"]), job["cluster"]["num_devices"], _devices_per_node(job["cluster"]), said
+        Sentence("Plan by tensor ({})", plan.plan_id), job["cluster"]["num_devices"], _devices_per_node(job["cluster"]), said
     )
     files = {f"{BY_TENSOR}.job.yaml": _yaml({**job, "strategy": strategy})}
-    for each in plan["exports"]:
-        if each["launch"] is not None:
-            suffix, text = launch_file(each["target"].partition("@")[0], each["launch"], start)
-            files[f"{BY_TENSOR}.{each['target']}.{suffix}"] = text
+    for each in plan.exports:
+        if each.launch is not None:
+            launch = plain(each.launch)
+            first = [*filter(None, (slower_sentence(document, each), each.why))]
+            launch["launchable"] &= each.strategy == plan.strategy
+            launch["notes"] = list(dict.fromkeys((*first, *launch["notes"])))
+            suffix, text = launch_file(each.target.partition("@")[0], launch, start)
+            files[f"{BY_TENSOR}.{each.target}.{suffix}"] = text
     return files
 
 
 def launch_file_names(document: SearchDocument) -> list[str]:
-    """Names of the files that launch the plan to run on the frameworks that take it."""
+    """Names of the files that launch the plan to run on the frameworks that take it, that of the job's target first."""
     if not document.plans:
         return []
     plan = recommended_plan(document)
     of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]))
     takers = {target.partition("@")[0] for target in plan.launchable_on}
-    return [name for framework, name, _ in of_plan if framework in takers]
+    target = document.job["software"]["target"].partition("@")[0]
+    return [name for framework, name, _ in sorted(of_plan, key=lambda each: each[0] != target) if framework in takers]
 
 
 def plan_files(

@@ -174,6 +174,10 @@ def read_script_job(
     except (WorkloadError, ReadingError) as error:
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
+    if read.padded and job.workload.training.mean_squared_length_fraction < 1.0:
+        raise InputError(
+            Sentence("--lengths: {} of {} pads samples to the sequence and packs none; leave it out.", read.padded, given.name)
+        )
     return ReadScript(
         launch,
         framework,

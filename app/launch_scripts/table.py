@@ -52,16 +52,20 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     best = document.best
     if best is None:
         yield Sentence("Run"), document.nearest or Sentence("No plan fits.")
-    elif document.diff:
+    elif document.diff and document.tie is None:
         yield Sentence("Run"), best.strategy.name
     else:
         none = Sentence("your plan: none for the same model, batch and devices is measurably faster")
         yield Sentence("Run"), document.kept or none
     yield from warning_rows(document.warnings)
-    if best is not None:
-        yield Sentence("Step"), step_text(best.estimate)
-        yield Sentence("Memory"), memory_line(best.estimate, document.job)
-    yield Sentence("Yours"), _own_text(document)
+    numbers = document.estimate if document.tie is not None else best.estimate if best is not None else None
+    if numbers is not None:
+        yield Sentence("Step"), step_text(numbers)
+        yield Sentence("Memory"), memory_line(numbers, document.job)
+    if best is not None and document.diff and document.tie is not None:
+        yield Sentence("Or"), Sentence("{}: {}; no measurable gain: --show evidence", best.strategy.name, _numbers(best.estimate))
+    else:
+        yield Sentence("Yours"), _own_text(document)
     yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
     if best is not None and document.diff:
         yield Sentence("Change"), changes_text(document.changes)
@@ -70,8 +74,10 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     yield from assumption_rows(document.assumptions)
     shown = Sentence("--show diff") if document.diff else more_text()
     if document.not_understood:
-        more = Sentence("--show passed ({} not understood)", len(document.not_understood))
-        shown = Sentence("--show diff,passed ({} not understood)", len(document.not_understood)) if document.diff else more
+        more = Sentence("--show passed ({} left out or simplified)", len(document.not_understood))
+        shown = (
+            Sentence("--show diff,passed ({} left out or simplified)", len(document.not_understood)) if document.diff else more
+        )
     if document.diff and saved is not None:
         shown = Sentence("{} has the changed script; {}", shown_path(saved), shown)
     elif document.diff:
@@ -82,8 +88,6 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
 def _own_text(document: TuneDocument) -> str:
     """The script's own plan with its numbers, and the gain over it."""
     own = Sentence("{}: {}", document.strategy.name, _numbers(document.estimate))
-    if document.tie is not None:
-        return Sentence("{}; not measurably slower: --show evidence", own)
     if document.speedup is None or not document.diff:
         return own
     if document.speedup_error_fraction is None:
@@ -138,7 +142,7 @@ def _print_diff(console: Console, document: TuneDocument) -> None:
 def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
     """Print the parts of the script that were passed over, with their lines."""
     if passed:
-        console.print(Sentence("Not understood, and passed over"))
+        console.print(Sentence("Left out of the price, or simplified there"))
     for entry in passed[:SHOWN_REMARKS]:
         where = "" if entry.line is None else Sentence("line {}: ", entry.line)
         console.print(

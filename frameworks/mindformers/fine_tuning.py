@@ -19,6 +19,7 @@ from frameworks.options import Options
 
 TASKS = (Task.PRETRAIN, Task.SFT, Task.LORA)
 MODE = "finetune"
+HANDLERS = "train_dataset.data_loader.handler"
 COLUMNS = ("input_ids", "labels")
 
 
@@ -60,6 +61,14 @@ def mislabelled(workload: Workload) -> Iterator[str]:
             "MindFormers' PackingHandler shifts labels that are shifted already, so that tokens learn the one after the next. "
             "Without --lengths samples are padded."
         )
+
+
+def padded_by(given: Mapping[str, Any]) -> str:
+    """The key of the handlers that pad the samples of a file; empty where they are packed, or may be uneven."""
+    handlers = given.get(HANDLERS)
+    kinds = [handler for handler in handlers if isinstance(handler, dict)] if isinstance(handlers, list) else []
+    packs = any(handler.get("type") == "PackingHandler" for handler in kinds)
+    return HANDLERS if not packs and any(handler.get("padding") is True for handler in kinds) else ""
 
 
 def _conversion(workload: Workload) -> str:

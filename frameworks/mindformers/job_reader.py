@@ -165,6 +165,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         read_balance(reading, shape),
         (*((Unread(task, CHANGES["weights"]),) if isinstance(task, str) else ()), *_unread(reading, strategy)),
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
+        padded=fine_tuning.padded_by(options),
         legacy_layers=reading.legacy,
         fp32_residual=_fp32_residual(reading),
         task=PRETRAIN if isinstance(task, str) else task,

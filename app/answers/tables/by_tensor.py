@@ -30,6 +30,24 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
             )
         )
         yield from export_sentences(best.exports)
+        yield from filter(None, (slower_sentence(document, export) for export in best.exports))
+
+
+def slower_sentence(document: SearchDocument, export: ExportDocument) -> str | None:
+    """A sentence where a file of a plan by tensor is not faster than that of a plan of the list, which is to be used."""
+    if export.launch is None or export.estimate is None:
+        return None
+    of_target = [plan for plan in document.plans if export.target in plan.launchable_on]
+    fastest = min(of_target, key=lambda plan: plan.estimate.step_time_s, default=None)
+    if fastest is None or fastest.estimate.step_time_s > export.estimate.step_time_s:
+        return None
+    return Sentence(
+        "{}: use the file of plan {}, {} a step; that of the plan by tensor takes {}.",
+        export.target,
+        fastest.rank,
+        seconds(fastest.estimate.step_time_s),
+        seconds(export.estimate.step_time_s),
+    )
 
 
 def export_sentences(found: Sequence[ExportDocument]) -> list[str]:

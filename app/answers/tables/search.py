@@ -89,7 +89,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
     yield from assumption_rows(document.assumptions)
-    yield Sentence("Next"), more_text(_launch_text(plan, saved))
+    yield Sentence("Next"), more_text(_launch_text(plan, saved, document.job))
 
 
 def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
@@ -170,10 +170,24 @@ def _lattice_text(document: SearchDocument) -> str:
     return Sentence("the lattice") if target == ANY.name else Sentence("{}'s lattice", target)
 
 
-def _launch_text(plan: Plan, saved: Sequence[str]) -> str:
-    """Where the files that launch the plan are, or how to get them."""
+UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
+
+
+def _launch_text(plan: Plan, saved: Sequence[str], job: Mapping[str, Any]) -> str:
+    """Where the files that launch the plan are, or how to get them; the target first, if it has none."""
+    target, task = job["software"]["target"], job["training"]["task"]
+    files: str = Sentence("launch file {}", joined(", ", saved))
+    launch = plan.launch.get(target.partition("@")[0])
+    if launch is not None and launch.arguments is None:
+        none = Sentence("no file for {} (--details says why)", target)
+        return Sentence("{}; {}", none, files) if saved else none
     if saved:
-        return Sentence("launch file {}", joined(", ", saved))
+        return files
+    if not plan.launchable_on and task in UNWRITTEN:
+        s = plan.strategy
+        if s.tp * s.pp * s.cp > 1:
+            return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
+        return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
     if not plan.launchable_on:
         return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
     return Sentence("--save-dir DIR writes launch files")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -20,8 +21,9 @@ from app.launch_scripts.launch import Given
 from app.launch_scripts.schemas import ScriptChange, TuneDocument
 from app.launch_scripts.service import _proposed
 from app.launch_scripts.shell_launch import ShellLaunch
-from app.launch_scripts.table import changes_text
+from app.launch_scripts.table import changes_text, print_tuning
 from app.text.json_documents import plain
+from app.text.terminal import plain_text
 from frameworks.registry import BY_NAME
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"
@@ -225,6 +227,20 @@ def test_a_script_with_the_recommended_plan_is_not_changed_for_a_tie_that_is_les
     assert _proposed(found, own) == recommended
     assert _proposed(found, {**own, "fits_probability": 0.91 * fastest.estimate.fits_probability}) == fastest
     assert _proposed(found, {**own, "step_time_s": 2.0 * own["step_time_s"]}) == recommended
+
+
+def test_a_plan_within_the_error_of_the_script_s_own_is_named_beside_it(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    document = TuneDocument.model_validate(tuned(capsys, script))
+    assert document.diff
+    written = io.StringIO()
+    print_tuning(plain_text(written, 200), document.model_copy(update={"tie": "A tie."}), ())
+    lines = written.getvalue().splitlines()
+    assert lines[1].split(maxsplit=1) == ["Run", "your plan: none for the same model, batch and devices is measurably faster"]
+    assert document.best is not None
+    (beside,) = (line for line in lines if line.startswith("Or "))
+    assert beside.split(maxsplit=1)[1].startswith(f"{document.best.strategy.name}: ")
+    assert "no measurable gain" in beside
+    assert not any(line.startswith("Yours") for line in lines)
 
 
 def test_estimate_tune_and_explain_give_a_script_one_time(capsys: pytest.CaptureFixture[str], script: Path) -> None:
