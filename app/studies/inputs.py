@@ -9,6 +9,7 @@ from typing import Any
 
 from calibration.files.calibrations import Calibration, calibration_text, parse_calibration, shipped_calibration
 from calibration.intervals.step_time import Coverage, ErrorBand
+from calibration.intervals.widening import Step
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
@@ -40,5 +41,11 @@ def constants_from(calibration: Mapping[str, Any], workload: Workload) -> Consta
     constants = prior.with_values({name: value for name, value in calibration["constants"].items() if name in known})
     bands = tuple(ErrorBand(**row) for row in calibration.get("memory_bands", ()))
     coverage = tuple(Coverage(**row) for row in calibration.get("memory_coverage", ()))
-    stored = replace(shipped_calibration(calibration["family"]), memory_bands=bands, memory_coverage=coverage)
+    stored = replace(
+        shipped_calibration(calibration["family"]),
+        memory_bands=bands,
+        memory_coverage=coverage,
+        memory_mechanisms=tuple(calibration.get("memory_mechanisms", ())),
+        memory_steps=tuple(Step(**row) for row in calibration.get("memory_steps", ())),
+    )
     return replace(constants, peak_spread=stored.memory_evidence(workload).spread)

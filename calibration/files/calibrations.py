@@ -37,6 +37,8 @@ FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
 SINCE = (
     "memory_bands",
     "memory_coverage",
+    "memory_mechanisms",
+    "memory_steps",
     "paired",
     "steps",
     "mechanisms",
@@ -77,6 +79,8 @@ class Calibration:
     mechanisms: tuple[str, ...] = ()  # mechanisms that the runs exercised; empty if unknown
     # Correlations of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; empty in a file of an earlier version.
     correlations: tuple[float, ...] = ()
+    memory_mechanisms: tuple[str, ...] = ()  # what decides kept bytes in the peaks; empty if unknown
+    memory_steps: tuple[Step, ...] = ()  # widening of the bands of peaks without such a mechanism
 
     @property
     def covariance(self) -> NDArray[np.float64]:
@@ -106,7 +110,7 @@ class Calibration:
     def memory_evidence(self, workload: Workload) -> MemoryEvidence:
         """Error band of a workload's peaks, with its evidence; a file without peaks takes the shipped ones."""
         base = self if self.memory_bands else shipped_calibration(self.family)
-        return memory_evidence(workload, base.memory_bands, base.memory_coverage)
+        return memory_evidence(workload, base.memory_bands, base.memory_coverage, base.memory_mechanisms, base.memory_steps)
 
     def constants_of(self, workload: Workload) -> Constants:
         """The constants under the options of the workload's software, with the spread of its peaks."""
@@ -195,6 +199,8 @@ class _CalibrationSection(LenientSection):
     steps: list[_StepSection] = Field(default_factory=list)
     mechanisms: list[Text] = Field(default_factory=list)
     correlations: list[Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=list)
+    memory_mechanisms: list[Text] = Field(default_factory=list)
+    memory_steps: list[_StepSection] = Field(default_factory=list)
 
 
 def family_of(profile_family: str) -> str:
@@ -266,6 +272,8 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         steps=tuple(Step(**dict(row)) for row in section.steps),
         mechanisms=tuple(section.mechanisms),
         correlations=tuple(section.correlations),
+        memory_mechanisms=tuple(section.memory_mechanisms),
+        memory_steps=tuple(Step(**dict(row)) for row in section.memory_steps),
     )
 
 

@@ -6,10 +6,11 @@ bands rest on the peaks of all of them, and a job's stack and kind of model deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.intervals.step_time import (
     Coverage,
@@ -18,14 +19,15 @@ from calibration.intervals.step_time import (
     error_bands,
     wider_beyond,
 )
-from calibration.intervals.widening import WIDER_UNSEEN
+from calibration.intervals.widening import MECHANISM, WIDER_UNSEEN, Step, quantile_of_ratios
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture
+from calibration.splits.mechanisms import kept_mechanisms
 from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import Constants, PeakSpread, prior_constants
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,61 @@ def memory_coverage(errors: MemoryErrors) -> tuple[Coverage, ...]:
     return coverage_of(errors.records, memory_kind)
 
 
-def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> MemoryEvidence:
-    """The band of a workload's kind, wider for a stack without measured peaks and beyond the measured clusters.
+def memory_mechanisms(errors: MemoryErrors) -> tuple[str, ...]:
+    """What decides kept bytes in measured peaks, sorted."""
+    return tuple(sorted({each for record in errors.records for each in kept_mechanisms(record.workload)}))
+
+
+def memory_step(errors: MemoryErrors) -> Step:
+    """Factor on a band for a job whose kept bytes no peak has: errors of the peaks with one mechanism over those of all others.
+
+    No constant of memory is fitted, so that these are errors of a mechanism's first runs. Architectures have equal weight.
+    """
+    shapes, wrong = [str(group) for group in errors.groups], np.abs(errors.log_errors)
+    used = [kept_mechanisms(record.workload) for record in errors.records]
+    ratios, runs = [], 0
+    for mechanism in memory_mechanisms(errors):
+        has = np.array([mechanism in each for each in used])
+        if has.all():
+            continue
+        with_it, without = (_mean_by_shape(wrong[own], np.array(shapes)[own]) for own in (has, ~has))
+        if without > 0.0:
+            ratios.append(with_it / without)
+            runs += int(has.sum())
+    return Step(MECHANISM, quantile_of_ratios(ratios), len(ratios), runs)
+
+
+def _mean_by_shape(errors: NDArray[np.float64], shapes: NDArray[np.str_]) -> float:
+    """Mean of errors of which each shape has the same weight."""
+    _, index, counts = np.unique(shapes, return_inverse=True, return_counts=True)
+    return float(np.average(errors, weights=1.0 / counts[index]))
+
+
+def memory_evidence(
+    workload: Workload,
+    bands: Sequence[ErrorBand],
+    coverage: Sequence[Coverage],
+    mechanisms: Collection[str] = (),
+    steps: Sequence[Step] = (),
+) -> MemoryEvidence:
+    """The band of a workload's kind, wider for a stack or a mechanism without measured peaks and beyond the measured clusters.
 
     All stacks share the arithmetic of bytes, so that the largest cluster and the longest sequence of all peaks count.
+    ``mechanisms`` are those of the peaks; empty: not known, and none is missed.
     """
     kind, stack = memory_kind(workload), workload.software.stack
     by_kind = {band.kind: band for band in bands}
     band = by_kind.get(kind) or by_kind.get("all") or ErrorBand("all", 0.0, 0.0, 0)
     own = [c for c in coverage if (c.stack, c.kind) == (stack, kind)]
-    extrapolated, factor = [], 1.0
+    extrapolated, squares = [], 1.0
     if not own:
         extrapolated.append(Sentence("no measured peak of a {} model with {}", Sentence.whole(kind), stack))
-        factor *= WIDER_UNSEEN
+        squares += WIDER_UNSEEN**2 - 1.0
+    unseen = sorted(kept_mechanisms(workload) - set(mechanisms)) if mechanisms else []
+    if unseen:
+        extrapolated.append(Sentence("no measured peak with {}", joined(", ", unseen)))
+        squares += next((step.factor for step in steps if step.kind == MECHANISM), WIDER_UNSEEN) ** 2 - 1.0
+    factor = float(np.sqrt(squares))  # independent errors add in squares
     largest = max((c.max_devices for c in coverage), default=1)
     longest = max((c.max_seq_length for c in coverage), default=1)
     if workload.cluster.num_devices > largest:

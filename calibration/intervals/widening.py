@@ -69,10 +69,15 @@ def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floa
         if before > 0.0:
             ratios.append(after / before)
             runs += int(own.sum())
+    return Step(kind, quantile_of_ratios(ratios), len(ratios), runs)
+
+
+def quantile_of_ratios(ratios: Sequence[float]) -> float:
+    """What four in five of further ratios stay below, at least 1; ``WIDER_UNSEEN`` without any [vovk2005]."""
     if not ratios:
-        return Step(kind, WIDER_UNSEEN, 0, 0)
+        return WIDER_UNSEEN
     rank = min(math.ceil(SHARE_OF_STEPS * (len(ratios) + 1)), len(ratios))
-    return Step(kind, max(sorted(ratios)[rank - 1], 1.0), len(ratios), runs)
+    return max(sorted(ratios)[rank - 1], 1.0)
 
 
 def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:

@@ -18,7 +18,15 @@ from calibration.fitting.robust_fit import (
     observation_of,
     observations_of,
 )
-from calibration.intervals.memory import MemoryErrors, family_priors, memory_bands, memory_coverage, memory_errors
+from calibration.intervals.memory import (
+    MemoryErrors,
+    family_priors,
+    memory_bands,
+    memory_coverage,
+    memory_errors,
+    memory_mechanisms,
+    memory_step,
+)
 from calibration.intervals.plan_differences import PairedError, job_pairs, paired_errors
 from calibration.intervals.step_time import (
     LEARNING_PRECISIONS,
@@ -177,6 +185,8 @@ def with_intervals(calibration: Calibration, judged: Sequence[RunRecord], left_o
         steps=tuple(replace(step, factor=rounded(step.factor)) for step in family_steps(judged, left_out)),
         memory_bands=_rounded_bands(memory_bands(memory)),
         memory_coverage=memory_coverage(memory),
+        memory_mechanisms=memory_mechanisms(memory),
+        memory_steps=(replace(step := memory_step(memory), factor=rounded(step.factor)),),
     )
 
 
@@ -234,6 +244,8 @@ def calibrate_site(
         steps=base.steps,
         mechanisms=tuple(sorted({*base.mechanisms, *seen_mechanisms(own)})) if base.mechanisms else (),
         correlations=_correlations([entry.name for entry in entries], fitted),
+        memory_mechanisms=tuple(sorted({*base.memory_mechanisms, *memory_mechanisms(peaks)})) if base.memory_mechanisms else (),
+        memory_steps=base.memory_steps,
     )
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)

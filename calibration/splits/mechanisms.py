@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.effective_switches import possible
+from cost_models.shapes.optimizers import ADAM
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.workload import Workload
@@ -21,6 +22,25 @@ def workload_mechanisms(workload: Workload) -> frozenset[str]:
     found = {Sentence("precision {}", workload.training.precision), Sentence("kind {}", model_kind(workload))}
     if model.mla is not None:
         found.add(Sentence("latent attention"))
+    return frozenset(found)
+
+
+def kept_mechanisms(workload: Workload) -> frozenset[str]:
+    """What decides, beside the kind of the model and the plan, which bytes a rank keeps."""
+    model, training = workload.model, workload.training
+    found = {Sentence("precision {}", training.precision)}
+    if training.recipe is not None:
+        found.add(Sentence("recipe {} of {}", training.fp8_recipe, training.precision))
+    if model.mla is not None:
+        found.add(Sentence("latent attention"))
+    if model.sparse_attention is not None:
+        found.add(Sentence("sparse attention"))
+    if model.local_attention is not None:
+        found.add(Sentence("linear attention") if model.local_attention.is_linear else Sentence("attention in windows"))
+    if training.optimizer != ADAM:
+        found.add(Sentence("optimizer {}", training.optimizer.name))
+    if training.task.is_frozen or training.task.holds_reference:
+        found.add(Sentence("task {}", training.task.name.value))
     return frozenset(found)
 
 

@@ -15,8 +15,11 @@ from calibration.intervals.memory import (
     memory_coverage,
     memory_errors,
     memory_kind,
+    memory_mechanisms,
+    memory_step,
 )
 from calibration.intervals.step_time import left_out_bands
+from calibration.intervals.widening import Step
 from calibration.records.training import RefusedRecord, RunRecord, read_run_records
 from calibration.validation.predictions import ValidationReport, predict
 from cost_models.constants import Constants, PeakSpread
@@ -134,6 +137,9 @@ def test_devices_so_sure_to_hold_a_peak_held_it(left_out: MemoryErrors, level: f
 def test_the_shipped_bands_are_those_of_the_shipped_runs(family: str, left_out: MemoryErrors) -> None:
     shipped = shipped_calibration(family)
     assert shipped.memory_coverage == memory_coverage(left_out), "run `make calibration`"
+    assert shipped.memory_mechanisms == memory_mechanisms(left_out), "run `make calibration`"
+    step = memory_step(left_out)
+    assert shipped.memory_steps == (Step(step.kind, pytest.approx(step.factor, rel=1e-3), step.num_groups, step.num_runs),)
     for band, expected in zip(shipped.memory_bands, memory_bands(left_out), strict=True):
         assert (band.kind, band.num_runs) == (expected.kind, expected.num_runs)
         assert (band.low, band.high) == (pytest.approx(expected.low, rel=1e-3), pytest.approx(expected.high, rel=1e-3))

@@ -8,23 +8,30 @@ import numpy as np
 import pytest
 
 from app.calibrations.constants import paired_error_of
+from app.jobs.job import parse_job
 from calibration.files.calibrations import calibration_text, parse_calibration, shipped_calibration
 from calibration.intervals.memory import (
     MemoryErrors,
+    MemoryEvidence,
     family_priors,
     memory_bands,
     memory_coverage,
     memory_errors,
     memory_evidence,
     memory_kind,
+    memory_mechanisms,
+    memory_step,
 )
 from calibration.intervals.plan_differences import CLOSE_LOG, PairedError
 from calibration.intervals.step_time import Coverage, ErrorBand
+from calibration.intervals.widening import Step
 from calibration.procedure.calibrate import calibrate_site
 from calibration.records.training import Measured, RunRecord
+from calibration.splits.mechanisms import kept_mechanisms
 from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import PeakSpread
-from cost_models.shapes.workload import Software
+from cost_models.shapes.optimizers import Optimizer
+from cost_models.shapes.workload import Software, Workload
 
 Read = Callable[..., RunRecord]
 BANDS = (ErrorBand("all", -0.2, 0.06, 40), ErrorBand("dense", -0.1, 0.04, 30))
@@ -85,6 +92,58 @@ def test_what_no_peak_covers_is_said_and_widens(read: Read, moe: dict[str, objec
     assert large.extrapolated == ("no measured peak above 64 devices",)
     long = replace(workload, training=replace(workload.training, seq_length=16384))
     assert memory_evidence(long, BANDS, COVERAGE).extrapolated == ("no measured peak above a sequence of 8,192 tokens",)
+
+
+def test_kept_bytes_that_no_peak_has_are_said_and_widen(read: Read) -> None:
+    workload = read().workload
+    training = workload.training
+    seen, steps = ("precision bf16",), (Step("mechanism", 2.0, 4, 40),)
+
+    def found(job: Workload, mechanisms: tuple[str, ...] = seen) -> MemoryEvidence:
+        return memory_evidence(job, BANDS, COVERAGE, mechanisms, steps)
+
+    eight_bits = replace(workload, training=replace(training, precision="fp8", fp8_recipe="blockwise"))
+    assert found(workload) == memory_evidence(workload, BANDS, COVERAGE)
+    assert found(eight_bits).spread == PeakSpread(-0.2, 0.08)
+    assert found(eight_bits).extrapolated == ("no measured peak with precision fp8, recipe blockwise of fp8",)
+    assert found(eight_bits, ()) == memory_evidence(eight_bits, BANDS, COVERAGE)  # what the peaks have is not known
+    # An unseen stack costs 1.5 times: (1.5^2 + 2^2 - 1)^(1/2) = 2.2913
+    elsewhere = replace(eight_bits, software=Software("mindformers"))
+    assert found(elsewhere).spread.high == pytest.approx(0.04 * 2.2913, rel=1e-4)
+    for changed, said in (
+        (replace(training, optimizer=Optimizer("sgd")), "optimizer sgd"),
+        (replace(training, precision="fp32"), "precision fp32"),
+    ):
+        assert found(replace(workload, training=changed)).extrapolated == (f"no measured peak with {said}",)
+
+
+def test_sparse_and_linear_attention_and_adapters_keep_bytes_of_their_own() -> None:
+    job = {
+        "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 512},
+        "training": {"seq_length": 4096, "global_batch_size": 512},
+    }
+
+    def kept(model: str, **training: object) -> frozenset[str]:
+        return kept_mechanisms(parse_job({**job, "model": model, "training": {**job["training"], **training}}).workload)
+
+    assert kept("llama-3.1-8b") == {"precision bf16"}
+    assert kept("deepseek-v3.2") == {"precision bf16", "latent attention", "sparse attention"}
+    assert kept("llama-3.1-8b", task="lora", adapter={"rank": 16}) == {"precision bf16", "task lora"}
+    assert "linear attention" in kept("qwen3-next-80b-a3b")
+
+
+def test_the_factor_of_a_mechanism_compares_its_first_runs_with_all_others(read: Read) -> None:
+    dense = read(PEAK)
+    half, eight = (
+        replace(dense, workload=replace(dense.workload, training=replace(dense.workload.training, precision=precision)))
+        for precision in ("fp16", "fp8")
+    )
+    # Mean errors: 0.02 of bf16, 0.03 of fp16, 0.10 of fp8, all of one shape, whose runs count alike.
+    errors = MemoryErrors((dense, half, eight), (0.02, -0.03, 0.10))
+    # 0.02 / 0.065, 0.03 / 0.06 and 0.10 / 0.025 = 4: of three, the largest
+    assert memory_step(errors) == Step("mechanism", pytest.approx(4.0), 3, 3)
+    assert memory_mechanisms(errors) == ("precision bf16", "precision fp16", "precision fp8")
+    assert memory_step(MemoryErrors((dense,), (0.02,))) == Step("mechanism", 1.5, 0, 0)
 
 
 def test_a_file_of_an_earlier_version_takes_the_peaks_and_the_pairs_that_ship(read: Read) -> None:
