@@ -51,11 +51,15 @@ RULES = _with_targets()
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule of one strategy: its name, a sentence with the numbers, and the rule's source."""
+    """One broken rule of one strategy: its name, a sentence with the numbers, and the rule's source.
+
+    ``job_only``: no other strategy of the job keeps it.
+    """
 
     rule: str
     sentence: str
     source: str
+    job_only: bool = False
 
 
 def rules_for(target: str | Target) -> tuple[Rule, ...]:
@@ -101,7 +105,7 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
     """Every rule that one strategy breaks, in order; empty if it is legal."""
     batch = StrategyBatch.of([strategy])
     return tuple(
-        Violation(rule.name, rule.sentence(workload, strategy), rule.source)
+        Violation(rule.name, rule.sentence(workload, strategy), rule.source, rule.job_only)
         for rule in rules_for(workload.software.target if target is None else target)
         if rule.violates(workload, batch)[0]
     )

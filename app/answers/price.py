@@ -28,8 +28,9 @@ from cost_models.shapes.workload import Software, Workload
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.legality import first_violation, violations
+from frameworks.registry import parse_target, releases_of
 from frameworks.rule import Mask
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 
@@ -278,8 +279,21 @@ def _asked(job: Job, strategy: ParallelStrategy) -> Asked:
 
 
 def _refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
-    broken = violations(workload, strategy)[0]
-    return InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken.sentence.rstrip("."), broken.rule))
+    """Why the strategy cannot run; first what no other strategy of the job changes."""
+    broken = violations(workload, strategy)
+    first = next((each for each in broken if each.job_only), broken[0])
+    reason = Sentence("{} ({})", first.sentence.rstrip("."), first.rule)
+    others = _other_releases(workload, strategy) if first.job_only else ()
+    if not others:
+        return InfeasibleStrategyError(Sentence("strategy: {}.", reason))
+    return InfeasibleStrategyError(Sentence("strategy: {}; --target {} takes the job.", reason, joined(", ", others, " or ")))
+
+
+def _other_releases(workload: Workload, strategy: ParallelStrategy) -> list[str]:
+    """Other releases of the target's framework that take the strategy."""
+    target = parse_target(workload.software.target)
+    releases = (each.target.label for each in releases_of(target.name))
+    return [label for label in releases if label != target.label and not violations(workload, strategy, label)]
 
 
 def estimate_document(

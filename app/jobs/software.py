@@ -19,7 +19,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
     """The software of a job; records defaults in ``assumed``. Raises ``InputError``."""
     target = parse_target(ANY.name if section.target is None else section.target)
     if target.families and profile.family not in target.families:
-        others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
+        others = dict.fromkeys(known.name for known in TARGETS if not known.families or profile.family in known.families)
         raise InputError(
             Sentence(
                 "software.target: {} runs on {} devices, and {} is of family {}; give {}.",
@@ -27,7 +27,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
                 joined(" and ", target.families),
                 profile.name,
                 profile.family,
-                joined(" or ", others),
+                joined(", ", others, " or "),
             )
         )
     stack: str | None = section.stack
@@ -156,6 +156,15 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
     if software.portable_attention and workload.device_traits.own_fused_attention:
         warnings.append(
             Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
+        )
+    if workload.fuses_no_attention:
+        warnings.append(
+            Sentence(
+                "In fp32 {} has no fused attention: it is priced as a fused kernel, and the scores that are kept come on top; "
+                "the switch flash_attention=false prices them.{}",
+                software.stack,
+                Sentence(" Linear layers multiply in TF32, the head in FP32.") * workload.multiplies_in_tf32,
+            )
         )
     named = parse_target(software.target)
     target, own = named.name, named.priced_as

@@ -29,6 +29,7 @@ from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import with_usual
 from frameworks.legality import cautions
 from frameworks.mindformers.cells import by_rank
+from frameworks.physics.degrees import refuses_ring
 from frameworks.rule import either
 from search.errors import SearchError
 from search.space.limits import DEGREES, SCHEDULES, SWITCHES
@@ -52,7 +53,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
                 workload.model.num_layers,
             )
         )
-    cp_algo, ulysses_degree = _context_parallel(section)
+    cp_algo, ulysses_degree = _context_parallel(section, workload)
     schedule = _schedule(section)
     recompute = _recompute_section(section)
     strategy = ParallelStrategy(
@@ -155,8 +156,9 @@ def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy
         )
 
 
-def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
-    algo = CP_ALGOS[section.cp_algo or ("ring" if section.cp > 1 else "none")]
+def _context_parallel(section: StrategySection, workload: Workload) -> tuple[CpAlgo, int]:
+    usual = "none" if section.cp == 1 else "ulysses" if refuses_ring(workload) else "ring"
+    algo = CP_ALGOS[section.cp_algo or usual]
     if (algo == CpAlgo.NONE) != (section.cp == 1):
         raise InputError(
             Sentence("strategy.cp_algo: {!r} does not go with cp {}; leave it out or change cp.", algo.label, section.cp)

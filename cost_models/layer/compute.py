@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
 from cost_models.shapes.releases import Ladder
-from cost_models.shapes.traits import Generation, Library
+from cost_models.shapes.traits import Generation
 from cost_models.shapes.workload import Cluster, Software, Workload
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
@@ -91,7 +91,7 @@ class Device:
         precision = workload.training.precision
         half = "fp16" if precision == "fp16" or "bf16" not in profile.matmul_flops_per_s else "bf16"
         unquantised = "fp32" if precision == "fp32" else half
-        linear = "tf32" if precision == "fp32" and _multiplies_in_tf32(workload) else precision
+        linear = "tf32" if workload.multiplies_in_tf32 else precision
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
         if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
@@ -113,15 +113,6 @@ class Device:
             * workload.cluster.time_factor,
             constants=constants,
         )
-
-
-def _multiplies_in_tf32(workload: Workload) -> bool:
-    """Whether linear layers round FP32 operands to TF32: Transformer Engine's do [transformer-engine, cublaslt_gemm.cu:445].
-
-    PyTorch's own matmuls, such as that of the head, stay in FP32; neither Megatron-LM nor torchtitan allows TF32.
-    """
-    made_for = workload.device_traits.library is Library.CUDA and workload.software_traits.uses_transformer_engine
-    return made_for and "tf32" in workload.cluster.profile.matmul_flops_per_s
 
 
 def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:

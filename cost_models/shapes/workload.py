@@ -14,7 +14,7 @@ from cost_models.shapes.precision import EIGHT_BITS, RECIPES, Recipe
 from cost_models.shapes.residual import RESIDUALS, Residual
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.training_task import PRETRAIN, TrainingTask
-from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
+from cost_models.shapes.traits import DeviceTraits, Library, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 
 DEFAULT_CONFIDENCE = 0.9  # required probability that a plan fits
@@ -470,6 +470,24 @@ class Workload:
         """Whether replicas usually share the states of the optimizer."""
         divides_frozen = self.training.task.is_frozen and self.software_traits.divides_frozen_weights
         return self.training.optimizer.rules.is_sharded and not divides_frozen
+
+    @property
+    def multiplies_in_tf32(self) -> bool:
+        """Whether linear layers round FP32 operands to TF32: Transformer Engine's do [transformer-engine, cublaslt_gemm.cu:445].
+
+        PyTorch's own matmuls, such as that of the head, stay in FP32; neither Megatron-LM nor torchtitan allows TF32.
+        """
+        made_for = self.device_traits.library is Library.CUDA and self.software_traits.uses_transformer_engine
+        return made_for and self.training.precision == "fp32" and "tf32" in self.cluster.profile.matmul_flops_per_s
+
+    @property
+    def fuses_no_attention(self) -> bool:
+        """Whether the software's fused kernels refuse the precision: Transformer Engine's take 16 bits or fewer.
+
+        What is left keeps all scores [transformer-engine, dot_product_attention/utils.py].
+        """
+        engine = self.software_traits.uses_transformer_engine and not self.device_traits.own_fused_attention
+        return engine and self.training.precision == "fp32"
 
     @property
     def residual(self) -> Residual:

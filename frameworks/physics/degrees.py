@@ -233,10 +233,15 @@ ULYSSES_HEADS = Rule(
 )
 
 
-def _ring_is_local(workload: Workload, batch: StrategyBatch) -> Mask:
+def refuses_ring(workload: Workload) -> bool:
+    """Whether attention does not see the keys and values of the whole sequence, which a ring passes on."""
     local = workload.model.local_attention
     whole = local is None or (not local.is_linear and local.window >= workload.training.seq_length)
-    if whole and workload.model.sparse_attention is None:
+    return not whole or workload.model.sparse_attention is not None
+
+
+def _ring_is_local(workload: Workload, batch: StrategyBatch) -> Mask:
+    if not refuses_ring(workload):
         return none_of(batch)
     mask: Mask = batch.cp > batch.ulysses_degree
     return mask

@@ -33,10 +33,14 @@ WHOLE_MATRICES = Rule(
     "[megatron-0.19, arguments.py, layer_wise_optimizer.py; mindspeed, muon_optimizer_feature.py]",
     Sentence("muon needs whole matrices: zero_stage is 0, or 1 over all data-parallel ranks"),
     lambda w, b: ((b.zero_stage > 1) | (b.optimizer_shard_size > 0)) if _orthogonalises(w) else none_of(b),
-    lambda w, s: Sentence(
-        "zero_stage {} with optimizer_shard_size {}: muon takes whole matrices, each on one of all data-parallel ranks",
-        s.zero_stage,
-        s.optimizer_shard_size,
+    lambda w, s: (
+        Sentence("zero_stage {} divides matrices, and {} takes them whole: take 0 or 1", s.zero_stage, w.training.optimizer.name)
+        if s.zero_stage > 1
+        else Sentence(
+            "optimizer_shard_size {} shares states in groups, and {} deals matrices to all data-parallel ranks: leave it out",
+            s.optimizer_shard_size,
+            w.training.optimizer.name,
+        )
     ),
 )
 MUON_PRECISION = Rule(
@@ -44,7 +48,12 @@ MUON_PRECISION = Rule(
     "[megatron-0.19, emerging_optimizers.py; mindspeed, muon_optimizer_feature.py]",
     Sentence("muon trains in bf16 or fp32: frameworks refuse it in fp16, and in 8 bits its buffers are not known"),
     lambda w, b: every_row(b, _orthogonalises(w) and w.training.precision not in PRECISIONS),
-    lambda w, s: Sentence("optimizer muon in {}", w.training.precision),
+    lambda w, s: Sentence(
+        "{} does not train in {}: give training.precision {}",
+        w.training.optimizer.name,
+        w.training.precision,
+        joined(" or ", PRECISIONS),
+    ),
     job_only=True,
 )
 RULES = rules_in(globals())

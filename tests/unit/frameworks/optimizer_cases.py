@@ -41,8 +41,14 @@ OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ),
 ]
 OPTIMIZER_JOBS: list[tuple[str, str, Workload, Workload, str]] = [
-    ("muon_precision", "any", updated("muon"), updated("muon", job(precision="fp16")), "muon in fp16"),
-    ("muon_precision", "any", updated("muon", job(precision="fp32")), updated("muon", EIGHT_BITS), "muon in fp8"),
+    (
+        "muon_precision",
+        "any",
+        updated("muon"),
+        updated("muon", job(precision="fp16")),
+        "give training.precision bf16 or fp32",
+    ),
+    ("muon_precision", "any", updated("muon", job(precision="fp32")), updated("muon", EIGHT_BITS), "muon does not train in fp8"),
     ("megatron_optimizer", "megatron-lm@0.12", updated("sgd"), updated("muon"), "adam or sgd, not with muon"),
     ("mindformers_optimizer", "mindformers", DENSE_JOB, updated("muon"), "not with muon"),
     ("torchtitan_optimizer", "torchtitan", DENSE_JOB, updated("sgd"), "not with sgd"),

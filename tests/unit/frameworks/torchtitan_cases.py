@@ -25,7 +25,8 @@ FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod
 def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, **training: Any) -> Workload:
     made = job(model, family="nvidia", **training)
     rates = {**made.cluster.profile.matmul_flops_per_s, **({"fp8": 6e14} if fp8 else {})}
-    cluster = replace(made.cluster, profile=replace(made.cluster.profile, matmul_flops_per_s=rates))
+    profile = replace(made.cluster.profile, matmul_flops_per_s=rates, compute_capability=9.0 if fp8 else 8.0)
+    cluster = replace(made.cluster, profile=profile)
     return replace(made, cluster=cluster, software=Software("fsdp", target="torchtitan@0.2.2", torch_compile=compiled))
 
 

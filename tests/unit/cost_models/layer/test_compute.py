@@ -71,11 +71,18 @@ def test_fused_attention() -> None:
     assert float(backward) == worked("attention-backward-time")
 
 
+def that_has(peaks: tuple[str, ...]) -> float:
+    """Compute capability of the data-centre GPU that brought the last of the precisions."""
+    return {"fp8": 9.0, "nvfp4": 10.0}[peaks[-1]] if peaks else 8.0
+
+
 def test_attention_kernels_by_generation() -> None:
     def rate(*peaks: str, year: float | None = None, portable: bool = False) -> tuple[float, float]:
         """Long-sequence share of the peak, and the half length."""
         site = gpu()
-        profile = replace(site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14))
+        profile = replace(
+            site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14), compute_capability=that_has(peaks)
+        )
         job = workload(cluster=replace(site, profile=profile), year=year, portable_attention=portable)
         values = {"attention_half_length": 350.0, "portable_attention_half_length": 400.0, "triton_attention_half_length": 1300.0}
         priced = device(job, attention_forward_fraction=0.5, portable_attention_fraction=0.6, **values)
@@ -93,7 +100,10 @@ def test_only_published_runs_of_plain_megatron_are_slow_on_blackwell() -> None:
     def rate(*peaks: str, **software: object) -> float:
         site = gpu()
         profile = replace(
-            site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14), achievable_matmul_flops_per_s={}
+            site.profile,
+            matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14),
+            achievable_matmul_flops_per_s={},
+            compute_capability=that_has(peaks),
         )
         job = workload(cluster=replace(site, profile=profile), **software)
         return device(job, stock_blackwell_factor=1.25).linear_flops_per_s / 3e14
@@ -115,7 +125,7 @@ def test_narrow_heads_run_a_tenth_slower() -> None:
 def test_narrow_heads_by_generation(peaks: tuple[str, ...], portable: bool, share: float) -> None:
     """H100 347 of 433, B200 526 of 818 TFLOPS at 4,096 tokens, 0.83 and 0.66 at 16,384 [aiconfigurator]."""
     site = gpu()
-    profile = replace(site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14))
+    profile = replace(site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14), compute_capability=that_has(peaks))
     priced = device(workload(cluster=replace(site, profile=profile), portable_attention=portable))
     wide, narrow = (fused_attention_s(1e12, 4096, head_dim, priced)[0] for head_dim in (128, 64))
     assert float(wide / narrow) == pytest.approx(share, abs=1e-3)
