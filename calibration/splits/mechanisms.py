@@ -35,8 +35,9 @@ def kept_mechanisms(workload: Workload) -> frozenset[str]:
         found.add(Sentence("latent attention"))
     if model.sparse_attention is not None:
         found.add(Sentence("sparse attention"))
-    if model.local_attention is not None:
-        found.add(Sentence("linear attention") if model.local_attention.is_linear else Sentence("attention in windows"))
+    if (local := model.local_attention) is not None:
+        linear = Sentence("state spaces") if local.is_state_space else Sentence("linear attention")
+        found.add(linear if local.is_linear else Sentence("attention in windows"))
     if training.optimizer != ADAM:
         found.add(Sentence("optimizer {}", training.optimizer.name))
     if training.task.is_frozen or training.task.holds_reference:

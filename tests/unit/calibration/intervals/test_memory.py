@@ -130,6 +130,7 @@ def test_sparse_and_linear_attention_and_adapters_keep_bytes_of_their_own() -> N
     assert kept("deepseek-v3.2") == {"precision bf16", "latent attention", "sparse attention"}
     assert kept("llama-3.1-8b", task="lora", adapter={"rank": 16}) == {"precision bf16", "task lora"}
     assert "linear attention" in kept("qwen3-next-80b-a3b")
+    assert "state spaces" in kept("nemotron-h-8b")
 
 
 def test_the_factor_of_a_mechanism_compares_its_first_runs_with_all_others(read: Read) -> None:
