@@ -175,7 +175,7 @@ UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; 
 
 def _launch_text(plan: Plan, saved: Sequence[str], job: Mapping[str, Any]) -> str:
     """Where the files that launch the plan are, or how to get them; the target first, if it has none."""
-    target, task = job["software"]["target"], job["training"]["task"]
+    target, task = job["software"]["target"], job["training"].get("task")
     files: str = Sentence("launch file {}", joined(", ", saved))
     launch = plan.launch.get(target.partition("@")[0])
     if launch is not None and launch.arguments is None:

@@ -52,6 +52,18 @@ def test_a_task_that_no_framework_starts_names_programs_that_do() -> None:
         assert said in text_of(one)
 
 
+def test_a_job_without_a_task_is_printed() -> None:
+    job = {
+        "model": "llama-2-7b",
+        "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+        "training": {"seq_length": 4096, "global_batch_size": 32},
+        "search": {"pp": [1], "tp": [1, 8], "top": 1},
+    }
+    document = search_document(parse_job(job))
+    assert "task" not in document.job["training"]
+    assert "--save-dir DIR writes launch files" in text_of(document)
+
+
 def export(document: SearchDocument, step_time_s: float) -> ExportDocument:
     plan = document.plans[0]
     numbers = EstimateNumbers.model_validate(plan.estimate.model_dump(include=set(EstimateNumbers.model_fields)))
