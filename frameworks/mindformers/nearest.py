@@ -9,7 +9,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.draft import Draft
-from frameworks.mindformers import cells, rules
+from frameworks.mindformers import adapters, cells, rules
 from frameworks.mindformers.table import TABLE
 from frameworks.rule import layout_of
 
@@ -38,6 +38,11 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     if draft.breaks(rules.HYBRID_CP):
         draft.set("cp_algo", "hybrid", "ring", Sentence("its layers refuse hybrid_cp"), cp_algo=CpAlgo.RING, ulysses_degree=1)
     draft.zero_stage(2, Sentence("MindFormers has no switch that gathers weights again in the backward pass"))
+    if draft.breaks(adapters.SHARDING):
+        draft.zero_stage(0, Sentence("MindSpore's parallel optimizer divides frozen weights as well"))
+    if draft.breaks(adapters.ULYSSES):
+        why = Sentence("ulysses divides the layer that an adapter of linear_proj replaces")
+        draft.set("cp_algo", "ulysses", "ring", why, cp_algo=CpAlgo.RING, ulysses_degree=1)
     s = draft.strategy
     if s.optimizer_shard_size and s.zero_stage == 0:
         draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", Sentence("nothing is sharded"), optimizer_shard_size=0)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy
 from cost_models.shapes.training_task import Adapters, Task, TrainingTask
 from cost_models.shapes.workload import Workload
 from frameworks.document import options_from_document
 from frameworks.framework import ReadJob, Start
 from frameworks.launch import launch_block
+from frameworks.legality import violations
 from frameworks.mindformers.framework import MINDFORMERS
 from tests.unit.frameworks.legality_cases import DPO, LORA, QWEN, trained
 from tests.unit.frameworks.plans import legal_plans, workload
@@ -143,6 +145,17 @@ def test_adapters_are_written_with_all_else_frozen_and_read_again(kind: str, mod
     job = read(document)
     assert (job.unread, job.not_understood) == ((), ())
     assert job.task == TrainingTask(Task.LORA, Adapters(8, 24.0, modules))
+
+
+def test_the_nearest_file_of_a_plan_that_breaks_a_rule_of_adapters_keeps_it() -> None:
+    made = trained(LORA.training.task, QWEN)
+    ulysses = ParallelStrategy(tp=4, cp=2, dp=8, sequence_parallel=True, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2, zero_stage=1)
+    s, sentences = MINDFORMERS.nearest(made, ulysses)
+    assert (s.zero_stage, s.cp_algo, s.ulysses_degree) == (0, CpAlgo.RING, 1)
+    assert any("zero_stage 1 is written as 0" in sentence for sentence in sentences)
+    assert any("cp_algo ulysses is written as ring" in sentence for sentence in sentences)
+    broken = {violation.rule for violation in violations(made, s, MINDFORMERS.target)}
+    assert not any("adapter" in rule for rule in broken)
 
 
 def with_adapters(**changes: Any) -> ReadJob:
