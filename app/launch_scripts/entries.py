@@ -12,8 +12,9 @@ READ: Mapping[str, tuple[str, ...]] = {
     "pretrain_gpt.py": ("megatron-lm", "mindspeed-llm"),
     "posttrain_gpt.py": ("mindspeed-llm",),
     "train_fsdp2.py": ("mindspeed-llm-fsdp2",),
+    "pretrain_hybrid.py": ("megatron-lm",),
+    "pretrain_mamba.py": ("megatron-lm",),
 }
-_HYBRID = Sentence("a model with layers of Mamba")
 _VISION = Sentence("a model of pictures and text, of which parts can be frozen")
 _REINFORCED = Sentence("by reinforcement learning; `meshplan rl` prices that")
 # Programs that train something else, by the end of their path.
@@ -22,8 +23,6 @@ OTHERS: Mapping[str, str] = {
     "pretrain_t5.py": Sentence("T5, which has an encoder"),
     "pretrain_ict.py": Sentence("a retriever of two encoders"),
     "pretrain_retro.py": Sentence("a model with a retriever"),
-    "pretrain_hybrid.py": _HYBRID,
-    "pretrain_mamba.py": _HYBRID,
     "pretrain_vlm.py": _VISION,
     "pretrain_vision_classify.py": Sentence("a classifier of pictures"),
     "pretrain_vision_dino.py": Sentence("a model of pictures"),

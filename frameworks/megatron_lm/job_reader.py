@@ -16,7 +16,7 @@ from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
-from frameworks.megatron_lm import offload
+from frameworks.megatron_lm import hybrid, offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
@@ -119,10 +119,20 @@ class JobReading(Reading):
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments on which the price depends and that are not understood."""
         found = (*unread(self.release, self.written), *self.unread)
+        if self.symbols:
+            found = tuple(entry for entry in found if not self.is_of_single_blocks(entry.name))
         shares = REUSES_BUFFER in self.release.arguments and self.on(REUSES_BUFFER)
         if self.gathers_eight_bits() and self.recipe() == "mxfp8" and not shares:
             found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
         return tuple(entry for entry in found if not (self.offloads and entry.name == offload.SWITCH))
+
+    def is_of_single_blocks(self, name: str) -> bool:
+        """Whether an argument is understood in a model whose layers have one block each."""
+        if name == "spec":
+            return tuple(self.values(name)) in hybrid.STACKS
+        if name == "position-embedding-type":
+            return self.value(name) == "none"
+        return name in (hybrid.FORMER, "is-hybrid-model", *hybrid.NUMBERS)
 
     def by_tensor(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:
         """The strategy with the inputs that go to the host as a plan by tensor, where one says them."""
@@ -174,23 +184,35 @@ class JobReading(Reading):
 
     def layers(self) -> int:
         """Layers of the model."""
-        layers = self.number("num-layers", low=1) or 1
+        layers = len(hybrid.plain(self.symbols)) if self.symbols else self.number("num-layers", low=1) or 1
         if layers > MAX_LAYERS:
             raise ReadingError(Sentence("num-layers {} is not allowed; give 1 to {}", layers, MAX_LAYERS))
         return layers
 
     def model(self, notes: list[str]) -> ModelShape:
         """The model, with notes on facts that the arguments leave open."""
-        if missing := [name for name in NEEDED if self.value(name) is None]:
+        needed = [name for name in NEEDED if not (self.symbols and name == "num-layers")]
+        if missing := [name for name in needed if self.value(name) is None]:
             raise ReadingError(Sentence("{} is not given, and a model needs {}", missing[0], joined(", ", NEEDED)))
         for fact in self.models.facts:
             argument = self.release.arguments.get(fact.number)
             if argument is not None and argument.kind is Kind.INTEGER and not argument.many:
                 self.number(fact.number)
         known: dict[str, Any] = {"name": "", "num_layers": self.layers(), "vocab_size": self.rows(notes), **self.widths()}
-        if self.number("num-experts"):
+        if self.symbols:
+            known |= self.single_blocks()
+        elif self.number("num-experts"):
             known |= self.expert_layers()
         return self.models.read(self.release, self.given, known)
+
+    def single_blocks(self) -> Mapping[str, Any]:
+        """Fields of a model whose layers have one block each."""
+        if "E" in self.symbols and not self.number("num-experts"):
+            raise ReadingError(Sentence("{} has layers E, and num-experts is not given", hybrid.PATTERN))
+        if hybrid.predicts(self.symbols):
+            self.unread.append(Unread(hybrid.PATTERN, Sentence("multi-token prediction is not priced beside layers of one block")))
+        own = {"hybrid_layer_pattern": self.symbols}
+        return own | hybrid.known(self.symbols, self.number("hidden-size") or 0, self.number("mamba-head-dim", low=1) or 1)
 
     def widths(self) -> Mapping[str, Any]:
         """Defaults of the framework for widths that are not given [megatron-0.12, arguments.py]."""

@@ -9,6 +9,7 @@ from math import isclose, sqrt
 from typing import Any
 
 from documents.sentences import Sentence
+from frameworks.megatron_lm import hybrid
 from frameworks.model_facts import Fact, Flat, ModelTable
 
 SCALING = "constants.rope_scaling"
@@ -250,6 +251,7 @@ def undone(flat: Flat) -> dict[str, Any]:
     mla, heads = latent(flat), flat.get("num_attention_heads") or 1
     found: dict[str, Any] = {
         "learned_positions": flat.get("position") == "learned",
+        "no_positions": flat.get("position") == "none",
         "gated_linear_unit": str(flat.get("mlp")).startswith("gated "),
         "constants": True,
         "constants.activation": str(flat.get("mlp") or "").removeprefix("gated ") or None,
@@ -276,6 +278,9 @@ def undone(flat: Flat) -> dict[str, Any]:
         found["local_attention.window"] = int(str(flat["window"]).strip("()").split(",")[0]) + 1
     elif flat.get("local_attention.kind"):
         found["local_attention"] = True
+    if pattern := flat.get("hybrid_layer_pattern"):
+        found["hybrid_layer_pattern"] = hybrid.plain(pattern)
+        found["moe"] = found["moe"] and "E" in found["hybrid_layer_pattern"]
     return found | _scaling(flat)
 
 
@@ -341,6 +346,11 @@ def linear(flat: Flat) -> bool:
     return flat.get("local_attention.kind") == "linear"
 
 
+def state_spaced(flat: Flat) -> bool:
+    """Whether some layers are state spaces."""
+    return flat.get("local_attention.kind") == "state_space"
+
+
 def stretched(flat: Flat) -> bool:
     """Whether positions are rotary with YaRN, outside latent attention."""
     return flat.get("position") == "yarn"
@@ -353,6 +363,12 @@ def either_yarn(flat: Flat) -> bool:
 
 POSITIONS = {name: {"position-embedding-type": value} for name, value in (("learned", "learned_absolute"), ("rope", "rope"))}
 LINEAR = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+STATE_SPACE = {
+    "num_key_heads": "mamba-num-groups",
+    "num_value_heads": "mamba-num-heads",
+    "key_head_dim": "mamba-state-dim",
+    "value_head_dim": "mamba-head-dim",
+}
 MODEL_0_19 = SHARED_MODEL.with_facts(
     Fact(
         "mlp",
@@ -369,7 +385,12 @@ MODEL_0_19 = SHARED_MODEL.with_facts(
     Fact("constants.activation_clamp", "activation-func-clamp-value"),
     Fact("constants.glu_linear_offset", "glu-linear-offset", unsaid=(None, 0.0)),
     Fact("moe.expert_biases", says={False: {}, True: {}}, only=routed, label=Sentence("biases of the experts"), priced=True),
-    Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label=Sentence("positions by")),
+    Fact(
+        "position",
+        says={**POSITIONS, **{name: {"position-embedding-type": name} for name in ("yarn", "none")}},
+        label=Sentence("positions by"),
+    ),
+    Fact("hybrid_layer_pattern", hybrid.PATTERN, unsaid=(None, ""), priced=True),
     *(fact for fact in SHARED_MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
     Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=either_yarn),
     Fact(f"{SCALING}.mscale", "mscale", only=either_yarn),
@@ -387,7 +408,7 @@ MODEL_0_19 = SHARED_MODEL.with_facts(
     Fact(
         "local_attention.kind",
         says={"linear": {"experimental-attention-variant": "gated_delta_net"}},
-        unsaid=(None, "window"),
+        unsaid=(None, "window", "state_space"),  # windows and state spaces have arguments of their own
         named=LOCAL,
         priced=True,
     ),
@@ -396,5 +417,8 @@ MODEL_0_19 = SHARED_MODEL.with_facts(
     Fact("local_attention.full_attention_every", "linear-attention-freq", only=linear, priced=True),
     *(Fact(f"local_attention.{name}", f"linear-{name.replace('_', '-')}", only=linear, priced=True) for name in LINEAR),
     Fact("local_attention.conv_kernel", "linear-conv-kernel-dim", only=linear, priced=True),
-    without=("positions",),
+    *(Fact(f"local_attention.{name}", argument, only=state_spaced, priced=True) for name, argument in STATE_SPACE.items()),
+    Fact("local_attention.conv_kernel", says={hybrid.CONV_KERNEL: {}}, only=state_spaced, priced=True),
+    Fact("local_attention.chunk_size", says={hybrid.CHUNK_SIZE: {}}, only=state_spaced, priced=True),
+    without=("positions", "one_block"),
 )

@@ -13,6 +13,7 @@ from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_LAYERS, MAX_NUMBER
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
+from frameworks.megatron_lm import hybrid
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
@@ -109,9 +110,18 @@ class Reading:
         """The schedule, which follows from degrees and virtual stages."""
         return canonical_schedule(self.pp, self.vpp)
 
+    @property
+    def symbols(self) -> str:
+        """Symbols of layers of one block, with bars between stages; empty for other layers."""
+        named = (self.value(name) for name in (hybrid.PATTERN, hybrid.FORMER) if name in self.release.arguments)
+        return str(next(filter(None, named), ""))
+
     def virtual_stages(self) -> tuple[int, LayerLayout | None]:
         """Virtual stages of a rank, and the layers of each if they differ from the default."""
-        total = self.number("num-layers")
+        total = len(hybrid.plain(self.symbols)) if self.symbols else self.number("num-layers")
+        if placed := hybrid.layout_of(self.symbols, self.pp):
+            self.vpp = len(placed)
+            return self.vpp, unless_default(placed, self.schedule())
         chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
         self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
         if text := self.value(LAYOUT) if LAYOUT in self.release.arguments else None:

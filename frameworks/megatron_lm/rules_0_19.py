@@ -186,6 +186,17 @@ SFT_CONTEXT = Rule(
     lambda w, b: (b.cp > 1) & (b.cp_algo != int(CpAlgo.RING)) & (w.training.task.name is Task.SFT),
     lambda w, s: Sentence("cp_algo {} over cp {} with packed samples of sft", s.cp_algo.label, s.cp),
 )
+SINGLE_BLOCKS = Rule(
+    "megatron_single_blocks",
+    "[megatron-0.19, pretrain_hybrid.py, hybrid_block.py]",
+    Sentence("layers of one block are pre-trained, without moe_comm_overlap"),
+    lambda w, b: (
+        has_effect(w, b, Feature.MOE_COMM_OVERLAP) | (w.training.task.name is not Task.PRETRAIN)
+        if w.model.hybrid_layer_pattern
+        else none_of(b)
+    ),
+    lambda w, s: Sentence("{} has layers of one block, which run without moe_comm_overlap and are pre-trained only", w.model.name),
+)
 EXPERT_BIASES = Rule(
     "megatron_expert_biases",
     CONFIG,

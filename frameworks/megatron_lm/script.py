@@ -14,6 +14,7 @@ from typing import Any
 from documents.sentences import Sentence, joined
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.megatron_lm import hybrid
 from frameworks.megatron_lm.table import SFT
 from frameworks.release import Release
 
@@ -169,7 +170,8 @@ def _torchrun(arguments: Sequence[str], start: Start) -> list[str]:
     names = list(_placeholders(arguments))
     missing = " ".join(f'"${{{name}}}"' for name in names)
     tuning = _tuning(arguments)
-    program, more = (tuning.program, ' "${FROM[@]}"') if tuning else (ENTRY_POINT, "")
+    alone = hybrid.ENTRY_POINT if f"--{hybrid.PATTERN}" in arguments else ENTRY_POINT
+    program, more = (tuning.program, ' "${FROM[@]}"') if tuning else (alone, "")
     return [
         'if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then',
         "  set -euo pipefail",

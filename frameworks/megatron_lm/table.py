@@ -17,6 +17,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
+from frameworks.megatron_lm.hybrid import PATTERN
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
 from frameworks.rule import has_effect
@@ -191,7 +192,7 @@ TERMS_0_12: Terms = {
 RELEASE_0_19 = read_release(Path(__file__).with_name("0.19.json"))
 CHANGED = {
     Feature.OVERLAP_P2P: SwitchArgument(
-        Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=(*CHUNKED, "pipeline-model-parallel-layout")
+        Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=(*CHUNKED, "pipeline-model-parallel-layout", PATTERN)
     ),
     Feature.CUDA_GRAPH: SwitchArgument(Feature.CUDA_GRAPH, "cuda-graph-impl", on=("local",), beside={"te-rng-tracker": ()}),
     Feature.FUSED_SWIGLU: SwitchArgument(

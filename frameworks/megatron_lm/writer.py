@@ -13,7 +13,7 @@ from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import RESUMES
-from frameworks.megatron_lm import offload
+from frameworks.megatron_lm import hybrid, offload
 from frameworks.megatron_lm.arguments import (
     BARE,
     batch_arguments,
@@ -54,7 +54,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
     tunes = workload.training.task.name is Task.SFT
     optimizer = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.GRAD_REDUCE_IN_BF16
     written = {
-        "num-layers": model.num_layers,
+        **({} if model.hybrid_layer_pattern else {"num-layers": model.num_layers}),
         **model_arguments(dialect.release, dialect.models, workload),
         **embedding_rows(workload, s),
         **batch_arguments(workload, s),
@@ -123,6 +123,8 @@ def _pipeline(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Argu
     if s.pp == 1:
         return {}
     layout = layout_of(workload, s)
+    if workload.model.hybrid_layer_pattern:
+        return hybrid.pattern_arguments(workload.model, layout)
     if s.mtp_before_head or not ranks_are_alike(layout):
         if not dialect.placements.even:
             return {LAYOUT: layout_text(layout, workload.model.mtp_num_layers, s.mtp_before_head)}
@@ -155,10 +157,11 @@ def _experts(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Argum
     if moe is None:
         return {}
     pattern = "+".join(f"[{int(is_moe)}]*{length}" for is_moe, length in _runs(workload.model.moe_layers()))
+    frequency = {} if workload.model.hybrid_layer_pattern else {"moe-layer-freq": f"({pattern})"}
     names = dialect.table.columns
     routed = s.ep * s.etp > 1
     return {
-        "moe-layer-freq": f"({pattern})",
+        **frequency,
         names["ep"]: s.ep,
         names["etp"]: s.etp,
         names["dispatcher"]: dialect.table.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
