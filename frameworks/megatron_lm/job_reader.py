@@ -210,7 +210,9 @@ class JobReading(Reading):
         if "E" in self.symbols and not self.number("num-experts"):
             raise ReadingError(Sentence("{} has layers E, and num-experts is not given", hybrid.PATTERN))
         if hybrid.predicts(self.symbols):
-            self.unread.append(Unread(hybrid.PATTERN, Sentence("multi-token prediction is not priced beside layers of one block")))
+            self.unread.append(
+                Unread(hybrid.PATTERN, Sentence("multi-token prediction is not priced beside layers of one block"))
+            )
         own = {"hybrid_layer_pattern": self.symbols}
         return own | hybrid.known(self.symbols, self.number("hidden-size") or 0, self.number("mamba-head-dim", low=1) or 1)
 

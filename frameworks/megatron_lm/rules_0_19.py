@@ -195,7 +195,9 @@ SINGLE_BLOCKS = Rule(
         if w.model.hybrid_layer_pattern
         else none_of(b)
     ),
-    lambda w, s: Sentence("{} has layers of one block, which run without moe_comm_overlap and are pre-trained only", w.model.name),
+    lambda w, s: Sentence(
+        "{} has layers of one block, which run without moe_comm_overlap and are pre-trained only", w.model.name
+    ),
 )
 EXPERT_BIASES = Rule(
     "megatron_expert_biases",

@@ -192,7 +192,10 @@ TERMS_0_12: Terms = {
 RELEASE_0_19 = read_release(Path(__file__).with_name("0.19.json"))
 CHANGED = {
     Feature.OVERLAP_P2P: SwitchArgument(
-        Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=(*CHUNKED, "pipeline-model-parallel-layout", PATTERN)
+        Feature.OVERLAP_P2P,
+        "no-overlap-p2p-communication",
+        negated=True,
+        only=(*CHUNKED, "pipeline-model-parallel-layout", PATTERN),
     ),
     Feature.CUDA_GRAPH: SwitchArgument(Feature.CUDA_GRAPH, "cuda-graph-impl", on=("local",), beside={"te-rng-tracker": ()}),
     Feature.FUSED_SWIGLU: SwitchArgument(

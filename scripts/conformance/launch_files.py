@@ -21,7 +21,8 @@ LAUNCHERS = ("torchrun", "python", "python3", "msrun")
 CALLED_BESIDE = ("tee", "mkdir")  # set by the scripts that frameworks ship
 FOLDERS = tuple("abcdefgh")
 SECONDS = 10
-ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")  # the same start; then the latter chooses a trainer by its stage
+# The same start; the second then chooses a trainer by its stage, and the third makes other layers.
+ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py", "pretrain_hybrid.py")
 CHOICES = {"PROMPT_TYPE": "default"}  # variables of a script that are no folders
 RECORDER = """#!{bash}
 printf '%s\\0' "${{0##*/}}" "$@" > "$STARTED.arguments"

@@ -50,6 +50,10 @@ def run(question: dict[str, Any], stages: Stages, entry: Any, defaults: dict[str
     stages.keep("config", vars(config))
     model_config = _container(stages, args, entry)
     stages.enter("layers")
+    if getattr(args, "hybrid_layer_pattern", None):
+        _select_layers(stages, args)
+        stages.found["build"] = "not asked: state spaces need kernels"
+        return
     _count_layers(stages, args, config)
     _build(stages, args, entry, model_config)
 
@@ -59,7 +63,8 @@ def _container(stages: Stages, args: Any, entry: Any) -> Any:
     if not hasattr(entry, "pretrain_cfg_container_from_args"):
         return None
     stages.enter("container")
-    model_config = entry.gpt_config_from_args(args) if hasattr(entry, "gpt_config_from_args") else None
+    makers = (getattr(entry, name, None) for name in ("gpt_config_from_args", "hybrid_config_from_args"))
+    model_config = next((make(args) for make in makers if make), None)
     entry.pretrain_cfg_container_from_args(args, *([] if model_config is None else [model_config]))
     return model_config
 
@@ -96,6 +101,30 @@ def _count_layers(stages: Stages, args: Any, config: Any) -> None:
     stages.found["layers"] = counts
     if sum(counts) * (2 if _is_dualpipev(args) else 1) != args.num_layers:
         raise RefusedError(f"{pp} stages of {vpp} chunks would build {sum(counts)} layers of {args.num_layers}: {counts}")
+
+
+def _select_layers(stages: Stages, args: Any) -> None:
+    """Symbols of the layers of each stage, as the release cuts them."""
+    state = importlib.import_module("megatron.core.parallel_state")
+    allocation = importlib.import_module("megatron.core.models.hybrid.hybrid_layer_allocation")
+    pp, vpp = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
+    main = allocation.parse_hybrid_pattern(args.hybrid_layer_pattern).main_pattern
+    found: dict[tuple[int, int], list[str]] = {}
+    for rank in range(pp):
+        state.set_pipeline_model_parallel_rank(rank)
+        group = state.get_pipeline_model_parallel_group()
+        group.acts_as = rank
+        for chunk in range(vpp or 1):
+            symbols, offset = allocation.select_pipeline_segment(main, group, chunk if vpp else None)
+            found[chunk, rank] = symbols
+            before = sum(len(each) for place, each in found.items() if place < (chunk, rank))
+            if not vpp and offset != before:
+                raise RefusedError(f"stage {rank} starts at layer {offset}, and {before} are before it")
+    stages.found["layers"] = [len(found[chunk, rank]) for rank in range(pp) for chunk in range(vpp or 1)]
+    built = "".join("".join(found[place]) for place in sorted(found))
+    stages.found["arguments"]["hybrid_layers"] = built
+    if len(built) != args.num_layers:
+        raise RefusedError(f"{pp} stages would build {built} of {args.num_layers} layers")
 
 
 def _is_dualpipev(args: Any) -> bool:

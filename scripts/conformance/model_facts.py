@@ -36,7 +36,10 @@ def expected(model: ModelShape) -> Facts:
         "gated_linear_unit": model.gated_linear_unit,
         "vocabulary": model.vocab_size,
         "learned_positions": model.learned_positions,
-        "qkv_bias": model.attention_bias or (not model.gated_linear_unit and model.moe is None),  # the modules of GPT-3 have all
+        "qkv_bias": model.attention_bias
+        or (
+            not model.gated_linear_unit and model.moe is None and not model.hybrid_layer_pattern
+        ),  # the modules of GPT-3 have all
         "qk_layernorm": model.qk_layernorm or model.mla is not None,  # latents are always normalized
         "mtp_num_layers": model.mtp_num_layers,
         "normalization": constants.normalization,
@@ -48,9 +51,9 @@ def expected(model: ModelShape) -> Facts:
         "sandwich_norm": model.sandwich_norm or None,
         "attention_scale": constants.attention_scale,
     }
-    if not all(moe_layers):
+    if model.has_dense_mlp:
         facts["ffn_hidden_size"] = model.ffn_hidden_size
-    if not model.learned_positions:
+    if not (model.learned_positions or model.no_positions):
         facts |= {
             "rotary_base": constants.rotary_base,
             "rotary_fraction": constants.rotary_fraction,
@@ -61,7 +64,11 @@ def expected(model: ModelShape) -> Facts:
         if scaling is not None:
             facts |= {"mscale": scaling.mscale, "mscale_all_dim": scaling.mscale_all_dim}
             facts |= {name: getattr(scaling, name) for name in ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")}
-    return {name: value for name, value in (facts | _attention(model) | _experts(model)).items() if value is not None}
+    return {
+        name: value
+        for name, value in (facts | _attention(model) | _experts(model) | _single_blocks(model)).items()
+        if value is not None
+    }
 
 
 def _attention(model: ModelShape) -> Facts:
@@ -74,6 +81,17 @@ def _attention(model: ModelShape) -> Facts:
         "qk_rope_head_dim": model.mla.qk_rope_head_dim,
         "v_head_dim": model.mla.v_head_dim,
     }
+
+
+def _single_blocks(model: ModelShape) -> Facts:
+    local = model.local_attention
+    if not model.hybrid_layer_pattern:
+        return {}
+    facts: Facts = {"layers_by_symbol": model.hybrid_layer_pattern, "no_positions": model.no_positions}
+    if local is None:
+        return facts
+    heads, groups = [local.num_value_heads, local.value_head_dim], [local.num_key_heads, local.key_head_dim]
+    return facts | {"state_space_heads": heads, "state_space_groups": groups}
 
 
 def _experts(model: ModelShape) -> Facts:
@@ -127,6 +145,13 @@ def of_megatron(found: Mapping[str, Parsed], *, mindspeed: bool) -> Facts:
         facts["norm_epsilon"] = args.get("layernorm_epsilon")  # the name of newer releases
     for name in ("q_lora_rank", "kv_lora_rank", "v_head_dim"):
         facts[name] = args.get(name)
+    if args.get("hybrid_layers"):
+        facts |= {
+            "layers_by_symbol": args["hybrid_layers"],
+            "no_positions": args.get("position_embedding_type") == "none",
+            "state_space_heads": [config.get("mamba_num_heads"), config.get("mamba_head_dim")],
+            "state_space_groups": [config.get("mamba_num_groups"), config.get("mamba_state_dim")],
+        }
     return facts | _scaling_of_megatron(args, config, mindspeed=mindspeed) | _experts_of_megatron(args, noops)
 
 
@@ -176,6 +201,8 @@ def _experts_of_megatron(args: Parsed, noops: list[int]) -> Facts:
 
 def _moe_layers(args: Parsed, noops: list[int]) -> list[int]:
     """Mask of the layers with experts, without no-op layers."""
+    if args.get("hybrid_layers"):
+        return [int(symbol == "E") for symbol in args["hybrid_layers"]]
     frequency, first = args.get("moe_layer_freq"), args.get("first_k_dense_replace")
     if isinstance(frequency, list):
         pattern = [int(item) for item in frequency]

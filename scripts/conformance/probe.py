@@ -47,8 +47,15 @@ def main() -> None:
 def _megatron() -> Start:
     accelerators.gpus()
     importlib.import_module("megatron.training.initialize")
-    entry = importlib.import_module("pretrain_gpt")
-    return lambda question, stages: megatron_start.run(question, stages, entry, {"tokenizer_type": "GPT2BPETokenizer"})
+    importlib.import_module("pretrain_gpt")
+
+    def run(question: dict[str, Any], stages: Stages) -> None:
+        entry = importlib.import_module(
+            "pretrain_hybrid" if "--hybrid-layer-pattern" in question["arguments"] else "pretrain_gpt"
+        )
+        megatron_start.run(question, stages, entry, {"tokenizer_type": "GPT2BPETokenizer"})
+
+    return run
 
 
 def _mindspeed() -> Start:
