@@ -13,7 +13,7 @@ READ: Mapping[str, tuple[str, ...]] = {
     "posttrain_gpt.py": ("mindspeed-llm",),
     "train_fsdp2.py": ("mindspeed-llm-fsdp2",),
     "pretrain_hybrid.py": ("megatron-lm",),
-    "pretrain_mamba.py": ("megatron-lm",),
+    "pretrain_mamba.py": ("megatron-lm", "mindspeed-llm"),
 }
 _VISION = Sentence("a model of pictures and text, of which parts can be frozen")
 _REINFORCED = Sentence("by reinforcement learning; `meshplan rl` prices that")

@@ -131,7 +131,7 @@ class JobReading(Reading):
         if name == "spec":
             return tuple(self.values(name)) in hybrid.STACKS
         if name == "position-embedding-type":
-            return self.value(name) == "none"
+            return bool(self.value(name) == "none")
         return name in (hybrid.FORMER, "is-hybrid-model", *hybrid.NUMBERS)
 
     def by_tensor(self, model: ModelShape, strategy: ParallelStrategy) -> ParallelStrategy:

@@ -27,7 +27,6 @@ def expected(model: ModelShape) -> Facts:
     """Facts of a job's model that a framework must read."""
     constants = model.constants
     scaling = constants.rope_scaling
-    moe_layers = model.moe_layers()
     facts: Facts = {
         "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,

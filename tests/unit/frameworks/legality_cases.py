@@ -44,6 +44,9 @@ ATTENTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_qkv", "linear_proj
 PROJECTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_proj",)))
 DPO = trained(TrainingTask(Task.DPO, reference=Reference.MODEL))
 MIXTURE_JOB = job(MIXTURE)
+SINGLE_BLOCKS = job(
+    replace(MIXTURE, hybrid_layer_pattern="*E" * (MIXTURE.num_layers // 2), moe=replace(MIXTURE.moe, num_leading_dense_layers=0))
+)
 QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
 QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
 WINDOWED = LocalAttention("window", window=1024)
@@ -410,6 +413,10 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
      with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED, dispatcher=Dispatcher.ALLGATHER),
                    Feature.MOE_COMM_OVERLAP), ("allgather",)),
+    ("megatron_single_blocks", "megatron-lm@0.19", SINGLE_BLOCKS,
+     changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED),
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
+     ("layers of one block", "without moe_comm_overlap")),
     ("megatron_expert_biases", "megatron-lm@0.19", BIASED, MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=16, etp=2), ("etp 2",)),
     ("megatron_fp8_recompute", "megatron-lm@0.19", job(precision="fp8"), FLAT,
      changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "delayed")),

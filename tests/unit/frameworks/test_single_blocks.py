@@ -1,0 +1,129 @@
+"""Layers of one block in arguments of Megatron-LM 0.19: written with the stages, and read as published scripts have them."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.catalogue.models.presets import model_preset
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.workload import Software, TrainingJob, Workload
+from frameworks.framework import ReadingError
+from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19
+from frameworks.megatron_lm.job_reader import read_job
+from frameworks.megatron_lm.writer import arguments
+from tests.networks import gpu
+
+NANO, EIGHT, NINE = (model_preset(name).model for name in ("nemotron-3-nano-30b-a3b", "nemotron-h-8b", "nemotron-nano-9b-v2"))
+JOB = Workload(EIGHT, TrainingJob(8192, 768), gpu(), Software("megatron-lm", target="megatron-lm@0.19"))
+# [megatron-0.19, examples/post_training/modelopt/conf/nvidia/NVIDIA-Nemotron-Nano-9B-v2.sh]
+NINE_SCRIPT = """
+--micro-batch-size 1 --bf16 --no-masked-softmax-fusion --disable-bias-linear --untie-embeddings-and-output-weights
+--position-embedding-type none --no-rope-fusion --normalization RMSNorm --squared-relu --hidden-size 4480
+--ffn-hidden-size 15680 --num-attention-heads 40 --kv-channels 128 --group-query-attention --num-query-groups 8
+--hybrid-layer-pattern M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M- --mamba-head-dim 80 --mamba-num-heads 128
+--mamba-num-groups 8 --mamba-state-dim 128 --seq-length 4096 --max-position-embeddings 131072
+--make-vocab-size-divisible-by 1 --padded-vocab-size 131072
+""".split()
+
+
+def written(strategy: ParallelStrategy, job: Workload = JOB) -> dict[str, str]:
+    words = arguments(CORE_0_19, job, strategy).arguments
+    values = {words[i]: words[i + 1] for i in range(len(words) - 1) if words[i].startswith("--")}
+    return {name: values[name] for name in values if "layer" in name or "mamba" in name}
+
+
+def test_bars_end_virtual_stages_in_the_order_of_the_model() -> None:
+    uneven = ParallelStrategy(tp=2, dp=8, pp=4, schedule=Schedule.ONE_F_ONE_B, layer_layout=((13, 13, 14, 12),))
+    assert written(uneven) == {
+        "--hybrid-layer-pattern": "M-M-M-M*-M-M-|M-M-M*-M-M-M-|M-M*-M-M-M-M-M|*-M-M-M-M-M-",
+        "--mamba-num-groups": "8",
+        "--mamba-num-heads": "128",
+        "--mamba-state-dim": "128",
+        "--mamba-head-dim": "64",
+    }
+    virtual = replace(uneven, vpp=2, schedule=Schedule.INTERLEAVED, layer_layout=((7, 7, 7, 7), (6, 6, 6, 6)))
+    stages = written(virtual)["--hybrid-layer-pattern"].split("|")
+    assert [len(stage) for stage in stages] == [7, 7, 7, 7, 6, 6, 6, 6]
+    assert "".join(stages) == EIGHT.hybrid_layer_pattern
+    assert written(replace(uneven, pp=1, dp=32, schedule=Schedule.NONE, layer_layout=None))["--hybrid-layer-pattern"] == (
+        EIGHT.hybrid_layer_pattern
+    )
+
+
+def test_a_published_script_is_the_model_of_its_checkpoint() -> None:
+    job = read_job(CORE_0_19, NINE_SCRIPT, 8)
+    said = replace(NINE, name="", constants=job.model.constants)
+    assert job.model == said
+    assert (job.model.constants.activation, job.unread) == ("relu2", ())
+
+
+@pytest.mark.parametrize(
+    ("bars", "degrees", "layout"),
+    [
+        ("M-M-|M*EE", ("4", "2"), ((4, 4),)),
+        ("M-M|-M|*E|E", ("1", "2"), ((3, 2), (2, 1))),
+        ("M-M-M*EE", ("2", "1"), None),
+    ],
+)
+def test_stages_are_read_from_bars(bars: str, degrees: tuple[str, str], layout: object) -> None:
+    devices, pp = degrees
+    words = [
+        "--num-layers",
+        "8",
+        "--hidden-size",
+        "64",
+        "--num-attention-heads",
+        "4",
+        "--num-experts",
+        "4",
+        "--vocab-size",
+        "1024",
+    ]
+    words += ["--hybrid-layer-pattern", bars, "--pipeline-model-parallel-size", pp, "--position-embedding-type", "none"]
+    job = read_job(CORE_0_19, words, int(devices) * int(pp))
+    read = job.strategy.layer_layout
+    assert job.model.hybrid_layer_pattern == "M-M-M*EE"
+    assert (job.strategy.pp, job.strategy.vpp) == (int(pp), len(layout) if isinstance(layout, tuple) else 1)
+    assert read in (layout, None)
+    assert job.model.no_positions
+    assert job.model.local_attention is not None
+    assert job.model.local_attention.num_value_heads == 2 * 64 // 64  # twice the hidden size in heads of 64
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--hybrid-layer-pattern", "M-G-"], "layers G are not priced"),
+        (["--hybrid-layer-pattern", "MEME"], "has layers E, and num-experts is not given"),
+        (["--hybrid-layer-pattern", "M-|M-|M-", "--pipeline-model-parallel-size", "2"], "has 3 stages, and pp 2 does not"),
+    ],
+)
+def test_patterns_that_are_not_understood_are_refused(more: list[str], sentence: str) -> None:
+    with pytest.raises(ReadingError, match=sentence):
+        read_job(CORE_0_19, ["--hidden-size", "64", "--num-attention-heads", "4", *more], 2)
+
+
+def test_prediction_beside_such_layers_is_not_understood() -> None:
+    words = ["--hidden-size", "64", "--num-attention-heads", "4", "--hybrid-layer-pattern", "M-M-/*-/*-"]
+    assert [entry.name for entry in read_job(CORE_0_19, words, 1).unread] == ["hybrid-layer-pattern"]
+
+
+def test_other_stacks_than_the_usual_are_not_understood() -> None:
+    words = ["--hidden-size", "64", "--num-attention-heads", "4", "--hybrid-layer-pattern", "M-M-", "--spec"]
+    usual = [*words, "megatron.core.models.mamba.mamba_layer_specs", "mamba_stack_spec"]
+    assert [entry.name for entry in read_job(CORE_0_19, usual, 1).unread] == []
+    assert [entry.name for entry in read_job(CORE_0_19, [*words, "my.own", "stack"], 1).unread] == ["spec"]
+
+
+def test_a_convolution_or_chunk_that_no_argument_has_is_refused() -> None:
+    local = NANO.local_attention
+    assert local is not None
+    for changed, named in ((replace(local, conv_kernel=8), "conv_kernel 8"), (replace(local, chunk_size=256), "chunk_size 256")):
+        flat = CORE_0_19.models.flat(replace(NANO, local_attention=changed), seq_length=8192)
+        assert [words for fact, words in CORE_0_19.models.unsayable(CORE_0_19.release, flat) if fact.priced] == [named]
+
+
+def test_core_0_12_cannot_be_told() -> None:
+    flat = CORE_0_12.models.flat(EIGHT, seq_length=8192)
+    priced = [words for fact, words in CORE_0_12.models.unsayable(CORE_0_12.release, flat) if fact.priced]
+    assert priced == ["state spaces", "layers of one block each"]
