@@ -44,15 +44,10 @@ ATTENTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_qkv", "linear_proj
 PROJECTION = TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_proj",)))
 DPO = trained(TrainingTask(Task.DPO, reference=Reference.MODEL))
 MIXTURE_JOB = job(MIXTURE)
-SINGLE_BLOCKS = job(
-    replace(MIXTURE, hybrid_layer_pattern="*E" * (MIXTURE.num_layers // 2), moe=replace(MIXTURE.moe, num_leading_dense_layers=0))
-)
 QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
 QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
 WINDOWED = LocalAttention("window", window=1024)
-RECURRENT = LocalAttention(
-    "linear", num_key_heads=2, num_value_heads=4, key_head_dim=128, value_head_dim=128, conv_kernel=4, full_attention_every=4
-)
+RECURRENT = LocalAttention("linear", 4, 0, 2, 4, 128, 128, 4)
 LINEAR = job(replace(DENSE, local_attention=RECURRENT))
 EIGHT_BITS = job(MIXTURE, precision="fp8")
 BIASED = job(replace(MIXTURE, moe=replace(MIXTURE.moe, expert_biases=True)) if MIXTURE.moe else MIXTURE)
@@ -413,10 +408,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
      with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED, dispatcher=Dispatcher.ALLGATHER),
                    Feature.MOE_COMM_OVERLAP), ("allgather",)),
-    ("megatron_single_blocks", "megatron-lm@0.19", SINGLE_BLOCKS,
-     changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED),
-     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
-     ("layers of one block", "without moe_comm_overlap")),
+    ("megatron_single_blocks", "megatron-lm@0.19", job(replace(MIXTURE, hybrid_layer_pattern="*E" * (MIXTURE.num_layers // 2))),
+     MIXTURE_PLAN, with_features(MIXTURE_PLAN, Feature.MOE_COMM_OVERLAP), ("layers of one block", "without moe_comm_overlap")),
     ("megatron_expert_biases", "megatron-lm@0.19", BIASED, MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=16, etp=2), ("etp 2",)),
     ("megatron_fp8_recompute", "megatron-lm@0.19", job(precision="fp8"), FLAT,
      changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "delayed")),
