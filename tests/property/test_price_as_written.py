@@ -103,6 +103,7 @@ QUICK = {
     ("qwen3-8b", "mindspeed-llm-fsdp2@master"),
     ("qwen3-30b-a3b", "mindspeed-llm-fsdp2@master"),
     ("gpt-oss-120b", "megatron-lm@0.19"),
+    ("nemotron-3-nano-30b-a3b", "megatron-lm@0.19"),
     ("qwen3-next-80b-a3b", "mindspeed-llm@master"),
     ("kimi-k2", "megatron-lm@0.12"),
 }
