@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cost_models.shapes.strategy import CpAlgo
 from cost_models.shapes.switches import SWITCHES, Feature
 from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
@@ -71,6 +72,20 @@ def offered(target: str, family: str) -> Feature:
         return framework.table.offered
     libraries = (None, family_traits(family).library)
     return Feature(sum(feature for feature, switch in SWITCHES.items() if switch.library in libraries))
+
+
+def cp_algos_tried(target: str) -> tuple[CpAlgo, ...]:
+    """Algorithms of context parallelism that a search tries: gathering keys and values only where the target has it."""
+    framework = BY_LABEL.get(parse_target(target).label)
+    gathers = framework is not None and CpAlgo.KV_ALLGATHER in framework.table.cp_algos
+    return (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID, *((CpAlgo.KV_ALLGATHER,) if gathers else ()))
+
+
+def usual_cp_algo(target: str) -> CpAlgo:
+    """Algorithm of context parallelism of a plan that states none: a ring, or the first that the target has."""
+    framework = BY_LABEL.get(parse_target(target).label)
+    known = () if framework is None else tuple(framework.table.cp_algos)
+    return known[0] if known and CpAlgo.RING not in known else CpAlgo.RING
 
 
 def fixed_by(target: str) -> tuple[Fixed, ...]:

@@ -316,7 +316,7 @@ class StrategySection(Section):
     sequence_parallel: bool | None = Field(default=None, description="default: true where tp > 1")
     cp: Degree = 1
     cp_algo: Annotated[str, OneOf(*CP_ALGOS)] | None = Field(
-        default=None, description="default: ring where cp > 1; ulysses for attention in windows, linear or sparse"
+        default=None, description="default: the target's or ring where cp > 1; ulysses for attention in windows, linear or sparse"
     )
     ulysses_degree: Degree | None = Field(default=None, description="inside cp; needed with hybrid")
     pp: Degree = 1

@@ -30,6 +30,7 @@ from frameworks.accepted_switches import with_usual
 from frameworks.legality import cautions
 from frameworks.mindformers.cells import by_rank
 from frameworks.physics.degrees import refuses_ring
+from frameworks.registry import usual_cp_algo
 from frameworks.rule import either
 from search.errors import SearchError
 from search.space.limits import DEGREES, SCHEDULES, SWITCHES
@@ -157,8 +158,8 @@ def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy
 
 
 def _context_parallel(section: StrategySection, workload: Workload) -> tuple[CpAlgo, int]:
-    usual = "none" if section.cp == 1 else "ulysses" if refuses_ring(workload) else "ring"
-    algo = CP_ALGOS[section.cp_algo or usual]
+    split = CpAlgo.ULYSSES if refuses_ring(workload) else usual_cp_algo(workload.software.target)
+    algo = CP_ALGOS[section.cp_algo] if section.cp_algo else split if section.cp > 1 else CpAlgo.NONE
     if (algo == CpAlgo.NONE) != (section.cp == 1):
         raise InputError(
             Sentence("strategy.cp_algo: {!r} does not go with cp {}; leave it out or change cp.", algo.label, section.cp)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from app.answers.strategies import StrategyDocument
 from calibration.traces.measured import KERNEL_PARTS, VOCABULARY, MeasuredStep, Part, Source
+from cost_models.shapes.strategy import CpAlgo
 from documents.sentences import Sentence
 
 # Parts of `time_breakdown_s` and `masked_s`, with the parts of a trace that contain them; the first in the trace counts.
@@ -86,7 +87,7 @@ def sentences(measured: MeasuredStep, strategy: StrategyDocument) -> list[str]:
                 "The table tells compute from communication and no more: a trace in JSON tells kinds of kernels and collectives."
             )
         )
-        if strategy.cp > 1 and strategy.ulysses_degree < strategy.cp:
+        if strategy.cp > 1 and strategy.ulysses_degree < strategy.cp and strategy.cp_algo != CpAlgo.KV_ALLGATHER.label:
             found.append(Sentence("Its Bubble counts the receives of ring attention too, which are predicted as communication."))
     elif measured.source in (Source.TORCH, Source.TORCH_NPU):
         found.append(

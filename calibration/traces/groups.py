@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from calibration.traces.measured import COMMUNICATION_PARTS, TOGETHER, Part
-from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
@@ -93,11 +93,17 @@ class Layout:
     def by_operation(self, operation: str) -> Parts:
         """Parts that an operation may serve."""
         s = self.strategy
+        gathers = s.cp_algo is CpAlgo.KV_ALLGATHER
         rings = s.cp > 1 and s.ulysses_degree < s.cp
         usual = {
             "alltoall": {Part.EP_COMM, *([Part.CP_COMM] if s.ulysses_degree > 1 else [])},
             "sendreceive": {Part.PIPELINE, *([Part.CP_COMM] if rings else [])},
-            "allgather": {Part.TP_COMM, Part.DP_COMM, *([Part.EP_COMM] if s.dispatcher is Dispatcher.ALLGATHER else [])},
+            "allgather": {
+                Part.TP_COMM,
+                Part.DP_COMM,
+                *([Part.EP_COMM] if s.dispatcher is Dispatcher.ALLGATHER else []),
+                *([Part.CP_COMM] if gathers else []),
+            },
             "allreduce": {Part.TP_COMM, Part.DP_COMM},
         }
         usual["reducescatter"] = usual["allgather"]

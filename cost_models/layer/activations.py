@@ -14,6 +14,7 @@ from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, g
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
 from cost_models.layer.gathered_inputs import gathered_input_bytes, kept_gathers
+from cost_models.layer.gathered_keys import gathered_keys_bytes
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.linear_inputs import expert_input_bytes, kept_input_bytes, linear_input_bytes, own_recipe
 from cost_models.layer.lone_norms import lone_norms
@@ -133,7 +134,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     )
     channels = channel_bytes(workload, keys)
     width = np.where(whole["mlp"] > 0, whole["mlp"] / np.maximum(channels.kept, 1.0), mlp.expert_width)
-    core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
+    core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients + gathered_keys_bytes(workload, keys)
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     kept_gathered = sum(kept_gathers(workload, keys, moe=moe, local=local), none) > 0
     gathered = np.where((keys.sequence_parallel != 0) & ~kept_gathered, ELEMENT_BYTES * h * n, 0.0)

@@ -12,6 +12,7 @@ from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_bytes
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.gathered_inputs import kept_gathers
+from cost_models.layer.gathered_keys import GatheredKeys, gathered_keys, key_value_elements
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.sparse_attention import indexer_gathers, ulysses_elements
 from cost_models.layer.unfused_bytes import routes_in_fp32
@@ -25,7 +26,7 @@ from cost_models.network.collectives import (
 )
 from cost_models.network.tiers import Network
 from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
-from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
+from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
@@ -187,48 +188,69 @@ def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
 
 @dataclass(frozen=True)
 class ContextParallelComm:
-    """Columns ``[k]``: seconds of the Ulysses all-to-alls of one pass, seconds of one ring hop, and the number of hops."""
+    """Columns ``[k]``: seconds of the Ulysses all-to-alls of one pass, seconds of one ring hop, and the number of hops.
+
+    ``gathered`` is the exchange of ranks that gather keys and values instead, in which ``num_gradient_hops`` pass gradients on.
+    """
 
     all_to_all_s: Floats
     hop_s: Floats
     num_hops: Floats
+    gathered: GatheredKeys
+    num_gradient_hops: Floats
+
+    @property
+    def forward_s(self) -> Floats:
+        """All of a forward, before compute hides it. [s] ``[k]``"""
+        return self.all_to_all_s + self.num_hops * self.hop_s + self.gathered.gather_s
+
+    @property
+    def backward_s(self) -> Floats:
+        """All of a backward, before compute hides it. [s] ``[k]``"""
+        gradients = self.gathered.scatter_s + self.num_gradient_hops * self.gathered.gradient_hop_s
+        return self.forward_s + self.num_hops * self.hop_s + gradients
 
 
 def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, *, local: bool = False) -> ContextParallelComm:
     """Context-parallel communication of one layer and micro batch, forward: Ulysses inside, ring outside.
 
-    q, k, v and the output are exchanged inside groups of u ranks; K and V go round a ring of c / u ranks. A ring hop is one send
-    of keys and values. The backward has the same all-to-alls, and hops of twice the bytes (K, V and their gradients). MLA moves
-    its expanded keys and values. A recurrence divides its heads and has no ring. Source: [mindspeed, hybrid context parallel].
+    q, k, v and the output are exchanged inside groups of u ranks; K and V go round a ring of c / u ranks, unless the c ranks
+    gather them. A ring hop is one send of keys and values. The backward has the same all-to-alls, and hops of twice the bytes
+    (K, V and their gradients). MLA moves its expanded keys and values. A recurrence divides its heads and has no ring.
+    Source: [mindspeed, hybrid context parallel].
     """
     model = workload.model
     n = keys.tokens(workload.training)
     heads = model.num_attention_heads
     inner, each = np.maximum(keys.ulysses_degree, 1), element_bytes(workload)
     linear, none = model.linear_attention(local=local), np.zeros_like(n)
+    apart = none, none, GatheredKeys(none, none, none), none
     if not model.has_mixer:
-        return ContextParallelComm(none, none, none)
+        return ContextParallelComm(none, *apart)
     if linear is not None:
         ranks = (keys.tp * inner).astype(np.float64)
         exchanged = each * n * linear_attention_exchanged(linear, ranks) / keys.tp
-        return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
-    kv: Floats
-    if model.mla is None:
-        kv = 2.0 * model.kv_channels * key_value_heads(model, keys)
-        out = model.kv_channels * heads
-        query = out * (2 if model.attention_output_gate else 1)
-    else:
-        mla = model.mla
-        kv = np.full(len(keys.tp), float((mla.qk_head_dim + mla.v_head_dim) * heads))
-        query, out = mla.qk_head_dim * heads, mla.v_head_dim * heads
+        return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), *apart)
     if model.sparse_attention is not None:
         parts, whole = ulysses_elements(workload, keys)
         gathered = all_gather_s(each * n * inner * whole, inner, keys.tp, network)
-        return ContextParallelComm(all_to_all_s(each * n * parts, inner, keys.tp, network) + gathered, none, none)
+        return ContextParallelComm(all_to_all_s(each * n * parts, inner, keys.tp, network) + gathered, *apart)
+    kv = key_value_elements(workload, keys)
+    if model.mla is None:
+        out = model.kv_channels * heads
+        query = out * (2 if model.attention_output_gate else 1)
+    else:
+        query, out = model.mla.qk_head_dim * heads, model.mla.v_head_dim * heads
     exchanged = each * n * (query + kv + out) / keys.tp
-    ring = keys.cp // inner
+    ring = np.where(keys.gathers_keys, 1, keys.cp // inner)
     hop = send_recv_s(each * n * kv / keys.tp, ring, keys.tp * inner, network)
-    return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), hop, np.asarray(ring - 1.0, dtype=np.float64))
+    return ContextParallelComm(
+        all_to_all_s(exchanged, inner, keys.tp, network),
+        hop,
+        np.asarray(ring - 1.0, dtype=np.float64),
+        gathered_keys(workload, keys, network),
+        np.where(keys.gathers_keys, keys.cp, 0.0),
+    )
 
 
 @dataclass(frozen=True)

@@ -212,9 +212,10 @@ def _dense_core(workload: Workload, keys: LayerKeys, device: Device, n: Floats, 
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     if model.sparse_attention is not None:  # neither is one of a mask of the chosen tokens [mindspeed-llm, dsa_indexer.py]
         flops = 2.0 * flops * training.attended_length / chosen_length(model, training.attended_length)
-    # A ring step sees one shard of the sequence at a time; Ulysses sees the whole gathered sequence.
+    # A block sees one shard of the sequence at a time; Ulysses and most stacks that gather keys see the whole sequence.
     length = attended_length(model, training.attended_length, local=local)
-    visible = length / np.maximum(keys.cp / keys.ulysses_degree, 1.0)
+    whole = keys.gathers_keys & (not workload.software_traits.attends_by_blocks)
+    visible = length / np.where(whole, 1.0, np.maximum(keys.cp / keys.ulysses_degree, 1.0))
     mask_s = _mask_s(workload, keys, flops, head_dim, device)
     fused = tuple(kernel_s + mask_s for kernel_s in fused_attention_s(flops, visible, head_dim, device))
     if keys.has(Feature.FLASH_ATTENTION).all():

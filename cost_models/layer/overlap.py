@@ -179,18 +179,29 @@ def repeated_tp_s(
 def _context_parallel(
     workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, local: bool
 ) -> Exposed:
-    """Exposed ring hops and all-to-alls. Each hop overlaps the attention of one block; a backward hop moves twice the bytes."""
+    """Exposed ring hops, all-to-alls and gathers of keys.
+
+    Each ring hop overlaps the attention of one block; a backward hop moves twice the bytes. Attention of gathered keys waits for
+    the gather. Where it goes block by block, the rank's own block hides the gather, and each later block the gradients of the one
+    before; the last block's are exposed [pytorch, _context_parallel/_attention.py].
+    """
     cp = context_parallel_comm(workload, keys, network, local=local)
-    blocks = np.maximum(cp.num_hops + 1.0, 1.0)
+    by_blocks = keys.gathers_keys & workload.software_traits.attends_by_blocks
+    blocks = np.where(by_blocks, keys.cp, np.maximum(cp.num_hops + 1.0, 1.0))
+    forward_window, backward_window = compute.attention_forward / blocks, compute.attention_backward / blocks
     hop_s = cp.hop_s * c.cp_factor
-    hop = _overlapped(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks)
-    all_to_all_s = cp.all_to_all_s * c.cp_factor
+    hop = _overlapped(hop_s, 2.0 * hop_s, forward_window, backward_window)
+    gather_s, scatter_s, gradient_s = (part * c.cp_factor for part in cp.gathered)
+    gather = _overlapped(gather_s, gather_s, *(np.where(by_blocks, each, 0.0) for each in (forward_window, backward_window)))
+    num_hidden = np.maximum(cp.num_gradient_hops - 1.0, 0.0)
+    behind = num_hidden * np.minimum(gradient_s, backward_window)
+    together_s = cp.all_to_all_s * c.cp_factor
     return Exposed(
-        all_to_all_s + cp.num_hops * hop.forward_s,
-        all_to_all_s + cp.num_hops * hop.backward_s,
-        cp.num_hops * hop.behind_forward_s,
-        cp.num_hops * hop.behind_backward_s,
-        cp.num_hops * hop.masked_s,
+        together_s + cp.num_hops * hop.forward_s + gather.forward_s,
+        together_s + cp.num_hops * hop.backward_s + gather.backward_s + scatter_s + cp.num_gradient_hops * gradient_s - behind,
+        cp.num_hops * hop.behind_forward_s + gather.behind_forward_s,
+        cp.num_hops * hop.behind_backward_s + gather.behind_backward_s + behind,
+        cp.num_hops * hop.masked_s + gather.masked_s + behind,
     )
 
 

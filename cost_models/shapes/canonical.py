@@ -71,7 +71,7 @@ def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, in
         return CpAlgo.ULYSSES, cp
     if algo is CpAlgo.HYBRID and ulysses_degree > 1:
         return CpAlgo.HYBRID, ulysses_degree
-    return CpAlgo.RING, 1
+    return (algo if algo is CpAlgo.KV_ALLGATHER else CpAlgo.RING), 1
 
 
 def canonical_dispatcher(model: ModelShape, expert_ranks: int, cluster: Cluster, dispatcher: Dispatcher) -> Dispatcher:

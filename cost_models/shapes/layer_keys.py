@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, TrainingJob, Workload
 
@@ -36,6 +36,7 @@ class LayerKeys:
     etp: IntColumn
     micro_batch_size: IntColumn
     sequence_parallel: IntColumn
+    cp_algo: IntColumn
     ulysses_degree: IntColumn
     dispatcher: IntColumn
     recompute_modules: IntColumn
@@ -51,6 +52,12 @@ class LayerKeys:
         Raises ``PlaceError`` if the feature's entry does not price it in layers.
         """
         found: NDArray[np.bool_] = (self.features & priced_bits(feature, Place.LAYER)) != 0
+        return found
+
+    @property
+    def gathers_keys(self) -> NDArray[np.bool_]:
+        """Whether context-parallel ranks gather keys and values, ``[k]``."""
+        found: NDArray[np.bool_] = (self.cp_algo == int(CpAlgo.KV_ALLGATHER)) & (self.cp > 1)
         return found
 
     def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:

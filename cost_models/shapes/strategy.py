@@ -80,6 +80,7 @@ class CpAlgo(Named):
     RING = 1
     ULYSSES = 2
     HYBRID = 3
+    KV_ALLGATHER = 4  # keys and values of all ranks are gathered
 
 
 @unique
@@ -143,7 +144,7 @@ class ParallelStrategy:
     micro_batch_size: int = 1
     sequence_parallel: bool = False
     cp_algo: CpAlgo = CpAlgo.NONE
-    ulysses_degree: int = 1  # inside cp; cp for pure Ulysses, 1 for pure ring
+    ulysses_degree: int = 1  # inside cp; cp for pure Ulysses, 1 without it
     schedule: Schedule = Schedule.NONE
     microbatch_group_size_per_vp_stage: int = 0  # interleaved: micro batches a chunk takes in turn (0: pp)
     mtp_before_head: int = 0

@@ -263,6 +263,8 @@ class SoftwareTraits:
     usual_fp8_recipe : recipe that its scripts for 8 bits ask for, and its launch files here. ``None``: the framework's default.
     copies_by_group : each group of operators copies to the host what it saves for its backward, so what two groups save is copied
         twice [megatron-0.19, fine_grained_activation_offload.py].
+    attends_by_blocks : attention whose keys are gathered goes through them block by block, as on a ring, and passes their
+        gradients round one in FP32 [pytorch, _context_parallel/_attention.py]; other stacks compute it at once.
     joins_experts : with grouped matmuls the experts of a rank are one matrix [megatron-0.12, experts.py, GroupedMLP].
     releases : the releases between which device time differs; ``None``: not known.
     """
@@ -309,6 +311,7 @@ class SoftwareTraits:
     own_eight_bit_layers: bool = False
     usual_fp8_recipe: str | None = None
     copies_by_group: bool = False
+    attends_by_blocks: bool = False
     joins_experts: bool = False
     releases: Ladder | None = None
 
@@ -421,6 +424,7 @@ STACKS = {  # the first stack for a kind of devices is the default there
             uses_transformer_engine=False,
             own_kernels=False,
             fp32_router_experts=None,
+            attends_by_blocks=True,
         ),
     ),
     "maxtext": Stack("gpu", graph_by_default=True),

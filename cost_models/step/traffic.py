@@ -165,13 +165,11 @@ def _layer(
     tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
     compiled = not workload.software_traits.eager  # a compiled graph drops collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network, local=kind.local)
-    forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
-    backward_cp = forward_cp + cp.num_hops * cp.hop_s
     none = np.zeros_like(tp.forward_s)
     again = (none, none) if compiled else (tp.forward_s, repeated_collectives(keys, tp, moe=kind.moe))
     parts = {
         "tp": (tp.forward_s + tp.backward_s + tp.regather_s, *again),
-        "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp, none),
+        "cp": (constants.cp_factor * (cp.forward_s + cp.backward_s), constants.cp_factor * cp.forward_s, none),
     }
     if kind.moe:
         ep = expert_comm(workload, keys, network, constants)

@@ -109,10 +109,13 @@ ULYSSES_LATENT = Rule(
     "megatron_ulysses_latent",
     "[transformer-engine, context_parallel.py]",
     Sentence(
-        "ulysses excludes latent attention: no Transformer Engine of core 0.12's time exchanges values of another width than keys"
+        "ulysses and kv_allgather exclude latent attention: no Transformer Engine of core 0.12's time exchanges values of "
+        "another width than keys"
     ),
-    lambda w, b: (b.cp_algo == CpAlgo.ULYSSES) & (b.cp > 1) if w.model.mla else none_of(b),
-    lambda w, s: Sentence("cp {} with cp_algo ulysses in latent attention, which Transformer Engine before 2.15 refuses", s.cp),
+    lambda w, b: ((b.cp_algo == CpAlgo.ULYSSES) | (b.cp_algo == CpAlgo.KV_ALLGATHER)) & (b.cp > 1) if w.model.mla else none_of(b),
+    lambda w, s: Sentence(
+        "cp {} with cp_algo {} in latent attention, which Transformer Engine before 2.15 refuses", s.cp, s.cp_algo.label
+    ),
 )
 
 CP_MTP = FACTS("megatron_cp_mtp", Sentence("multi-token prediction excludes context parallelism"))

@@ -81,7 +81,7 @@ TABLE_0_12 = Table(
         Dispatcher.ALLTOALL: "alltoall",
         Dispatcher.TWO_LEVEL: "flex",  # DeepEP sends a token once to each node, then spreads it inside
     },
-    cp_algos={CpAlgo.RING: "p2p", CpAlgo.ULYSSES: "a2a", CpAlgo.HYBRID: "a2a+p2p"},
+    cp_algos={CpAlgo.RING: "p2p", CpAlgo.ULYSSES: "a2a", CpAlgo.HYBRID: "a2a+p2p", CpAlgo.KV_ALLGATHER: "all_gather"},
     schedules={Schedule.ONE_F_ONE_B: "", Schedule.INTERLEAVED: ""},
     modules={
         RecomputeModule.CORE_ATTN: "core_attn",

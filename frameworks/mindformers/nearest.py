@@ -35,8 +35,9 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     if draft.breaks(rules.DEREDUNDENCY):
         why = Sentence("alltoall_deredundency works between whole nodes")
         draft.set("dispatcher", draft.strategy.dispatcher.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
-    if draft.breaks(rules.HYBRID_CP):
-        draft.set("cp_algo", "hybrid", "ring", Sentence("its layers refuse hybrid_cp"), cp_algo=CpAlgo.RING, ulysses_degree=1)
+    if draft.breaks(rules.CONTEXT_PARALLEL):
+        why = Sentence("its layers take colossalai_cp or ulysses_cp")
+        draft.set("cp_algo", draft.strategy.cp_algo.label, "ring", why, cp_algo=CpAlgo.RING, ulysses_degree=1)
     draft.zero_stage(2, Sentence("MindFormers has no switch that gathers weights again in the backward pass"))
     if draft.breaks(adapters.SHARDING):
         draft.zero_stage(0, Sentence("MindSpore's parallel optimizer divides frozen weights as well"))

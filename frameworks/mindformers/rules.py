@@ -187,12 +187,12 @@ DEREDUNDENCY = Rule(
     ),
 )
 
-HYBRID_CP = Rule(
-    "mindformers_hybrid_cp",
+CONTEXT_PARALLEL = Rule(
+    "mindformers_context_parallel",
     "[mindformers-1.8, transformer_config_utils.py]",
     Sentence("context parallelism is ring (colossalai_cp) or ulysses"),
-    lambda w, b: (b.cp > 1) & (b.cp_algo == CpAlgo.HYBRID),
-    lambda w, s: Sentence("hybrid context parallelism over cp {}: the layers of use_legacy: False refuse hybrid_cp", s.cp),
+    lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.RING) & (b.cp_algo != CpAlgo.ULYSSES),
+    lambda w, s: Sentence("{} over cp {}: its layers take colossalai_cp or ulysses_cp", s.cp_algo.label, s.cp),
 )
 
 

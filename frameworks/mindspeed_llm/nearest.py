@@ -37,6 +37,9 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         )
     draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
+    if draft.breaks(rules.CONTEXT_PARALLEL):
+        why = Sentence("kvallgather_cp_algo needs other layers")
+        draft.set("cp_algo", CpAlgo.KV_ALLGATHER.label, CpAlgo.RING.label, why, cp_algo=CpAlgo.RING)
     draft.drop_broken(rules.MC2, rules.MC2_RECIPE, rules.COC, rules.TP_2D)
     if strategy.cp > 1 and strategy.cp_algo is CpAlgo.ULYSSES:
         draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)

@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.shapes.precision import HIF8_RECIPE
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import (
+    CpAlgo,
     Dispatcher,
     LayerLayout,
     ParallelStrategy,
@@ -53,6 +54,17 @@ FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
 IS_VEE = by_schedule(lambda rules: rules.is_vee)
 
+CONTEXT_PARALLEL = Rule(
+    "mindspeed_context_parallel",
+    "[mindspeed, context_parallel_feature.py; mindspeed-llm, te_cp_dot_product_attention.py]",
+    Sentence("context parallelism is ring, ulysses or hybrid: kvallgather_cp_algo needs other layers than those that are priced"),
+    lambda w, b: (b.cp > 1) & (b.cp_algo == CpAlgo.KV_ALLGATHER),
+    lambda w, s: Sentence(
+        "kv_allgather over cp {}: kvallgather_cp_algo needs --transformer-impl transformer_engine, whose layers are priced in 8 "
+        "bits alone",
+        s.cp,
+    ),
+)
 PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
     "mindspeed_precision",
     "[megatron-0.12, arguments.py; mindspeed, transformer_engine_basic.py]",

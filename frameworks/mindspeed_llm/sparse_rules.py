@@ -15,7 +15,7 @@ ONE_KEY_HEAD = SwitchRule(
     ),
     lambda w, b: has_effect(w, b, Feature.SPARSE_ATTENTION_KERNEL) & (b.cp > 1),
     lambda w, s: Sentence(
-        "sparse_attention_kernel with cp {}: Ulysses cannot divide its one head of keys, and no plan has kvallgather_cp_algo",
+        "sparse_attention_kernel with cp {}: Ulysses cannot divide its one head of keys, and kv_allgather has no price there",
         s.cp,
     ),
     subject=Feature.SPARSE_ATTENTION_KERNEL,

@@ -143,7 +143,7 @@ def _eight_bits(training: TrainingJob) -> Arguments:
 def _context_parallel(s: ParallelStrategy) -> Arguments:
     if s.cp == 1 or s.cp_algo is CpAlgo.NONE:
         return {}
-    arguments: Arguments = {"context-parallel-algo": TABLE.cp_algos[s.cp_algo]}
+    arguments: Arguments = {"context-parallel-algo": TABLE.cp_algos.get(s.cp_algo, TABLE.cp_algos[CpAlgo.RING])}
     if s.cp_algo is CpAlgo.HYBRID:
         arguments["ulysses-degree-in-cp"] = s.ulysses_degree
     return arguments | TABLE.arguments_of(Feature.CP_SEND_RECV_OVERLAP)

@@ -194,7 +194,7 @@ def _cp_algo(workload: Workload, batch: StrategyBatch) -> Mask:
     split: Mask = batch.cp > 1
     inside = (degree > 1) & (degree < batch.cp) & (batch.cp % degree == 0)
     fits = (
-        ((algo == CpAlgo.RING) & (degree == 1))
+        (((algo == CpAlgo.RING) | (algo == CpAlgo.KV_ALLGATHER)) & (degree == 1))
         | ((algo == CpAlgo.ULYSSES) & (degree == batch.cp))
         | ((algo == CpAlgo.HYBRID) & inside)
     )
@@ -206,13 +206,18 @@ def _cp_algo_sentence(workload: Workload, s: ParallelStrategy) -> str:
     given = Sentence("cp {} with cp_algo {} and ulysses_degree {}", s.cp, s.cp_algo.label, s.ulysses_degree)
     if s.cp == 1:
         return Sentence("{}: without context parallelism ulysses_degree is 1", given)
-    return Sentence("{}: ring needs ulysses_degree 1, ulysses {}, hybrid a divisor of {} between them", given, s.cp, s.cp)
+    return Sentence(
+        "{}: ring and kv_allgather need ulysses_degree 1, ulysses {}, hybrid a divisor of {} between them", given, s.cp, s.cp
+    )
 
 
 CP_ALGO = Rule(
     "cp_algo",
     "[mindspeed, context_parallel_feature.py]",
-    Sentence("cp above 1 has an algorithm whose ulysses_degree is 1 (ring), cp (ulysses) or a proper divisor of cp (hybrid)"),
+    Sentence(
+        "cp above 1 has an algorithm whose ulysses_degree is 1 (ring, kv_allgather), cp (ulysses) or a proper divisor of cp "
+        "(hybrid)"
+    ),
     _cp_algo,
     _cp_algo_sentence,
 )
@@ -251,12 +256,12 @@ LOCAL_ATTENTION_RING = Rule(
     "local_attention_ring",
     "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
     Sentence(
-        "ring and hybrid pass the keys and values of the whole sequence: a window below it, linear attention or sparse attention "
-        "needs ulysses"
+        "ring, hybrid and kv_allgather move the keys and values of the whole sequence: a window below it, linear attention or "
+        "sparse attention needs ulysses"
     ),
     _ring_is_local,
     lambda w, s: Sentence(
-        "cp {} with cp_algo {} passes keys and values round a ring, which {} with {} does not read; take ulysses",
+        "cp {} with cp_algo {} moves keys and values of the whole sequence, which {} with {} does not read; take ulysses",
         s.cp,
         s.cp_algo.label,
         w.model.name,
@@ -283,7 +288,9 @@ ULYSSES_QUERY_GROUPS = Rule(
 SEQUENCE_PER_CP = Rule(
     "sequence_per_cp",
     "[mindspeed, context_parallel_feature.py]",
-    Sentence("2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses"),
+    Sentence(
+        "2 cp divides the sequence where each rank holds an early and a late piece (ring, hybrid, kv_allgather), cp under ulysses"
+    ),
     lambda w, b: w.training.seq_length % (b.cp * np.where(b.cp > b.ulysses_degree, 2, 1)) != 0,
     lambda w, s: Sentence(
         "seq_length {} is not a multiple of {} (cp_algo {})",

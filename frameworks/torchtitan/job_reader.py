@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cost_models.shapes.router_balance import RouterBalance
+from cost_models.shapes.strategy import CpAlgo
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
 from frameworks.options import as_given
@@ -13,6 +14,7 @@ from frameworks.torchtitan.table import RELEASE, TABLE
 from frameworks.unread import CHANGES, Unread, unread
 
 _OPERATORS = "activation_checkpoint.selective_ac_option"
+_ROTATION = "parallelism.context_parallel_rotate_method"  # [torchtitan-0.2, components/validate.py:213]
 _EARLY = "activation_checkpoint.early_stop"
 
 
@@ -43,5 +45,5 @@ def _assumed(reading: Reading) -> Iterator[str]:
     """Sentences on what is priced in another form."""
     if reading.mode().mode != "none" and not reading.value(_EARLY):
         yield Sentence("{} is off; layers are priced as if recompute stopped at the last tensor that is needed", _EARLY)
-    if reading.cp > 1:
-        yield Sentence("{} is priced as keys and values that pass round a ring", TABLE.columns["cp"])
+    if reading.cp > 1 and reading.value(_ROTATION) != TABLE.cp_algos[CpAlgo.KV_ALLGATHER]:
+        yield Sentence("{} acts in validation alone: training gathers keys and values", _ROTATION)

@@ -30,8 +30,8 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     _experts(draft)
     draft.dispatcher(TABLE.dispatchers, rules.NAME)
     if draft.breaks(rules.CONTEXT_PARALLEL):
-        why = Sentence("torchtitan passes keys and values, and exchanges no heads")
-        draft.set("cp_algo", draft.strategy.cp_algo.label, "ring", why, cp_algo=CpAlgo.RING, ulysses_degree=1)
+        why, gathers = Sentence("torchtitan gathers keys and values"), CpAlgo.KV_ALLGATHER
+        draft.set("cp_algo", draft.strategy.cp_algo.label, gathers.label, why, cp_algo=gathers, ulysses_degree=1)
     draft.placed(rules.PLACEMENTS, rules.NAME)
     _sharding(draft)
     draft.drop_broken(rules.ASYNC_TP)

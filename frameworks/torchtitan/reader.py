@@ -178,7 +178,7 @@ class Reading(OptionValues):
             vpp=vpp,
             micro_batch_size=self.micro_batch_size,
             sequence_parallel=self.tp > 1,
-            cp_algo=CpAlgo.RING if self.cp > 1 else CpAlgo.NONE,
+            cp_algo=CpAlgo.KV_ALLGATHER if self.cp > 1 else CpAlgo.NONE,
             schedule=schedule,
             zero_stage=self._zero_stage(),
             optimizer_shard_size=self.shards * self.cp if self.replicas > 1 else 0,

@@ -148,10 +148,10 @@ SEQUENCE_PARALLEL = Rule(
 )
 CONTEXT_PARALLEL = Rule(
     "torchtitan_context_parallel",
-    "[torchtitan-0.2, job_config.py:446]",
-    Sentence("context parallelism is ring"),
-    lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.RING),
-    lambda w, s: Sentence("{} over cp {}: torchtitan passes keys and values, and exchanges no heads", s.cp_algo.label, s.cp),
+    "[torchtitan-0.2, distributed/context_parallel.py:53; pytorch, _context_parallel/_attention.py]",
+    Sentence("context parallelism is kv_allgather"),
+    lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.KV_ALLGATHER),
+    lambda w, s: Sentence("{} over cp {}: torchtitan gathers keys and values", s.cp_algo.label, s.cp),
 )
 PIPELINE = Rule(
     "torchtitan_pipeline",

@@ -39,7 +39,7 @@ TABLE = Table(
         ),
     ),
     dispatchers={Dispatcher.ALLTOALL: "standard"},
-    cp_algos={CpAlgo.RING: "allgather"},
+    cp_algos={CpAlgo.KV_ALLGATHER: "allgather"},
     schedules={
         Schedule.ONE_F_ONE_B: "1F1B",
         Schedule.INTERLEAVED: "Interleaved1F1B",

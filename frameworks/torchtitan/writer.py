@@ -92,6 +92,4 @@ def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
                 s.optimizer_shard_size,
             )
         )
-    if s.cp > 1:
-        notes.append(Sentence("torchtitan gathers keys and values over cp, where the plan passes them round a ring."))
     return tuple(notes)

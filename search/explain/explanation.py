@@ -18,6 +18,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined, word
 from frameworks.accepted_switches import taken
 from frameworks.legality import legal_mask
+from frameworks.registry import usual_cp_algo
 from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.space.enumeration import rules_before_placement
@@ -224,7 +225,7 @@ def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -
         if schedule in space.schedule and schedule is not best.schedule
     ]
     options += [replace(best, microbatch_group_size_per_vp_stage=size) for size in space.microbatch_group_size_per_vp_stage]
-    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(_at_home(best, option))) for option in options)
+    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(workload, _at_home(best, option))) for option in options)
     candidates = [option for option in distinct if option != best]
     if not candidates:
         return []
@@ -248,10 +249,10 @@ def _nearest(features: Feature, combinations: Sequence[Feature]) -> Feature:
     return min(combinations, key=lambda combination: int(combination ^ features).bit_count())
 
 
-def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The neighbour with ring attention, where ``best`` has no context parallelism."""
+def _with_cp_algo(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
+    """The neighbour with the target's usual algorithm, where ``best`` has no context parallelism."""
     if strategy.cp > 1 and strategy.cp_algo is CpAlgo.NONE:
-        return replace(strategy, cp_algo=CpAlgo.RING)
+        return replace(strategy, cp_algo=usual_cp_algo(workload.software.target))
     return strategy
 
 

@@ -34,7 +34,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, tre
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import usual_if_set
-from frameworks.registry import off_beside, offered
+from frameworks.registry import cp_algos_tried, off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
 from search.space.limits import CP_ALGOS, DEGREES, DISPATCHERS, SCHEDULES, Degrees, Range, SearchLimits
@@ -185,7 +185,7 @@ def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[A
     ep = _selected("ep", limits.ep, _default_degrees(workload)["ep"])
     schedules = limits.schedule or _default_schedules(workload, ep)
     dispatchers = limits.dispatcher or _default_dispatchers(model)
-    cp_algos = limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID)
+    cp_algos = limits.cp_algo or cp_algos_tried(workload.software.target)
     modes = limits.recompute or _default_recompute(workload)
     modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
     allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}

@@ -156,7 +156,7 @@ def test_rules_of_physics_come_first_and_those_on_the_layout_lead() -> None:
 
 
 OPTIONS = {
-    "sequence_parallel": (0, 1), "cp_algo": (0, 1, 2, 3), "zero_stage": (0, 3), "dispatcher": (0, 4),
+    "sequence_parallel": (0, 1), "cp_algo": (0, 1, 2, 3, 4), "zero_stage": (0, 3), "dispatcher": (0, 4),
     "recompute": (0, 2), "recompute_modules": (0, 16), "ulysses_degree": (1, 2), "features": (0, int(DEFAULT_FEATURES)),
 }  # fmt: skip
 

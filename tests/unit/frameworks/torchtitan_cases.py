@@ -17,7 +17,7 @@ from tests.unit.frameworks.legality_workloads import job
 LLAMA, QWEN, MIXTURE = (FLAVORS[name].model for name in (("llama3", "8B"), ("qwen3", "32B"), ("qwen3", "30B-A3B")))
 PIPELINE = ParallelStrategy(tp=4, pp=4, dp=4, sequence_parallel=True, schedule=Schedule.ONE_F_ONE_B, zero_stage=2)
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True, zero_stage=3)
-RING = replace(ALONE, dp=8, cp=2, cp_algo=CpAlgo.RING)
+GATHERED = replace(ALONE, dp=8, cp=2, cp_algo=CpAlgo.KV_ALLGATHER)
 EXPERTS = replace(ALONE, ep=8, dispatcher=Dispatcher.ALLTOALL)
 FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
 
@@ -45,8 +45,8 @@ _T = "torchtitan"
 TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
     ("torchtitan_sharded", _T, DENSE, replace(PIPELINE, tp=8, dp=2), replace(PIPELINE, tp=16, dp=1), ("over 1 of dp 1",)),
     ("torchtitan_zero_stage", _T, DENSE, ALONE, replace(ALONE, zero_stage=1), ("zero_stage 1",)),
-    ("torchtitan_shard_groups", _T, DENSE, replace(RING, optimizer_shard_size=8),
-     replace(RING, dp=4, cp=4, optimizer_shard_size=2), ("size 2", "cp 4")),
+    ("torchtitan_shard_groups", _T, DENSE, replace(GATHERED, optimizer_shard_size=8),
+     replace(GATHERED, dp=4, cp=4, optimizer_shard_size=2), ("size 2", "cp 4")),
     # A replica of 8 shards x tp 4 = 32 ranks: experts over 8 of them have 4 shards, those over 4 have 8.
     ("torchtitan_replicated_experts", _T, ROUTED, replace(EXPERTS, ep=4, optimizer_shard_size=8),
      replace(EXPERTS, optimizer_shard_size=8), ("ep 8", "over 4 of the 8 ranks")),
@@ -54,9 +54,9 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_expert_degrees", _T, ROUTED, replace(EXPERTS, ep=1, etp=4), replace(EXPERTS, ep=1), ("etp 1", "takes 4")),
     ("torchtitan_expert_world", _T, ROUTED, EXPERTS, replace(EXPERTS, ep=16, optimizer_shard_size=2), ("ep 16", "2 x tp 4")),
     ("torchtitan_sequence", _T, on_gpus(seq_length=4104), replace(ALONE, tp=4), replace(ALONE, tp=8, dp=8), ("4104", "tp 8")),
-    ("torchtitan_sequence", _T, on_gpus(seq_length=4104), ALONE, replace(RING, tp=4), ("2 cp 2",)),
+    ("torchtitan_sequence", _T, on_gpus(seq_length=4104), ALONE, replace(GATHERED, tp=4), ("2 cp 2",)),
     ("torchtitan_sequence_parallel", _T, DENSE, ALONE, replace(ALONE, sequence_parallel=False), ("tp 4",)),
-    ("torchtitan_context_parallel", _T, DENSE, RING, replace(RING, cp_algo=CpAlgo.ULYSSES), ("ulysses", "cp 2")),
+    ("torchtitan_context_parallel", _T, DENSE, GATHERED, replace(GATHERED, cp_algo=CpAlgo.RING), ("ring", "cp 2", "gathers")),
     ("torchtitan_pipeline", _T, on_gpus(QWEN), ALONE, PIPELINE, ("pp 4", "qwen3-32b")),
     ("torchtitan_schedule", _T, DENSE, replace(PIPELINE, schedule=Schedule.GPIPE), replace(PIPELINE, schedule=Schedule.ZB1P),
      ("zb1p", "1f1b, interleaved-1f1b or gpipe")),
