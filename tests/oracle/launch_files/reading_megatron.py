@@ -217,7 +217,7 @@ class Reading:
             degree = self._number("ulysses-degree-in-cp", low=1) or 1
         else:
             kind = self._value("cp-comm-type")
-            algo = {"a2a": CpAlgo.ULYSSES, "a2a+p2p": CpAlgo.HYBRID}.get(kind, CpAlgo.RING)
+            algo = {"a2a": CpAlgo.ULYSSES, "a2a+p2p": CpAlgo.HYBRID, "all_gather": CpAlgo.KV_ALLGATHER}.get(kind, CpAlgo.RING)
             sizes = self._values("hierarchical-context-parallel-sizes")
             degree = sizes[0] if sizes else 1
         return algo, {CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: degree}.get(algo, 1)

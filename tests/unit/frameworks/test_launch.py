@@ -196,12 +196,16 @@ def test_context_parallel_algorithms() -> None:
     ulysses = replace(ring, cp_algo=CpAlgo.ULYSSES, ulysses_degree=4)
     hybrid = replace(ring, cp_algo=CpAlgo.HYBRID, ulysses_degree=2)
     whole = job(replace(DENSE, num_query_groups=32))
-    on_megatron = [flags(megatron(whole, plan)) for plan in (ring, ulysses, hybrid)]
-    assert [read["--cp-comm-type"] for read in on_megatron] == [["p2p"], ["a2a"], ["a2a+p2p"]]
+    gathered = replace(ring, cp_algo=CpAlgo.KV_ALLGATHER)
+    on_megatron = [flags(megatron(whole, plan)) for plan in (ring, ulysses, hybrid, gathered)]
+    assert [read["--cp-comm-type"] for read in on_megatron] == [["p2p"], ["a2a"], ["a2a+p2p"], ["all_gather"]]
     assert on_megatron[2]["--hierarchical-context-parallel-sizes"] == ["2", "2"]
     refused = megatron(job(), ulysses)  # 8 query groups over tp 4 and a degree of 4, which asserts in the first forward
     assert flags(refused)["--cp-comm-type"] == ["p2p"]
     assert "cp_algo ulysses is written as ring: Transformer Engine repeats no query groups" in " ".join(refused.notes)
+    other = mindspeed.arguments(job(), gathered)
+    assert flags(other)["--context-parallel-algo"] == ["megatron_cp_algo"]
+    assert "cp_algo kv_allgather is written as ring: kvallgather_cp_algo needs other layers" in " ".join(other.notes)
     on_mindspeed = [flags(mindspeed.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
     algos = [["megatron_cp_algo"], ["ulysses_cp_algo"], ["hybrid_cp_algo"]]
     assert [read["--context-parallel-algo"] for read in on_mindspeed] == algos

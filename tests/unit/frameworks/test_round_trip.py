@@ -53,7 +53,7 @@ ANY_PLAN = st.builds(
     tp=st.sampled_from([1, 2, 4]), pp=st.sampled_from([1, 2, 4]), dp=st.just(1), ep=st.sampled_from([1, 2, 8]),
     etp=st.sampled_from([1, 2]), vpp=st.sampled_from([1, 2]), sequence_parallel=st.booleans(),
     micro_batch_size=st.sampled_from([1, 2]), dispatcher=st.sampled_from(Dispatcher), cp=st.sampled_from([1, 2]),
-    cp_algo=st.sampled_from([CpAlgo.RING, CpAlgo.ULYSSES]), zero_stage=st.integers(0, 3),
+    cp_algo=st.sampled_from([CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.KV_ALLGATHER]), zero_stage=st.integers(0, 3),
     recompute=st.sampled_from(Recompute), recompute_method=st.sampled_from(RecomputeMethod),
     recompute_num_layers=st.integers(0, 3), recompute_modules=any_modules,
     features=any_features, schedule=st.sampled_from(Schedule),
@@ -76,7 +76,7 @@ def made_for_it(model: str) -> bool:
 def test_every_framework_has_plans_to_try(framework: str, model: str) -> None:
     plans = legal_plans(framework, model)
     # FSDP2 recomputes whole layers; torchtitan none, all or each n-th layer, and MindSpeed-LLM's backend has one row of ranks.
-    assert len(plans) > {"torchtitan": 30, FSDP2: 6}.get(framework, 500)
+    assert len(plans) > {"torchtitan": 20, FSDP2: 6}.get(framework, 500)
     assert len({plan.recompute for plan in plans}) == (2 if framework in ("torchtitan", FSDP2) else 3)
     assert len({plan.features for plan in plans}) > (4 if framework in ("torchtitan", FSDP2) else 5)
     if framework == "megatron-lm" and MODELS[model].num_layers % 2:  # its chunks are equal

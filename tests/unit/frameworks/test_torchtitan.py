@@ -12,7 +12,7 @@ import pytest
 
 from app.catalogue.models.presets import model_preset, names
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.workload import TrainingJob
 from frameworks.framework import ReadingError
@@ -130,6 +130,16 @@ def test_defaults_are_those_of_the_release() -> None:
             {"parallelism.enable_async_tensor_parallel": True, "compile.enable": True, "parallelism.tensor_parallel_degree": 2}
         ).features
     )
+
+
+def test_context_parallel_ranks_gather_keys_and_values() -> None:
+    method = "parallelism.context_parallel_rotate_method"
+    assert read({"parallelism.context_parallel_degree": 2}).cp_algo is CpAlgo.KV_ALLGATHER
+    told = [
+        TORCHTITAN.read_job(options(**{"parallelism.context_parallel_degree": 2, method: value}), None).not_understood
+        for value in ("allgather", "alltoall")
+    ]
+    assert [any(method in sentence for sentence in sentences) for sentences in told] == [False, True]
 
 
 @pytest.mark.parametrize(
