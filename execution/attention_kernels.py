@@ -54,6 +54,48 @@ class _Attention(torch.autograd.Function):
         return of_q, of_k, of_v, None, None, None
 
 
+class _GatheredAttention(torch.autograd.Function):
+    """Attention of a rank's two pieces of queries to gathered keys, in sbhd."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Any) -> Any:
+        _, _ = (_gathered(each, group) for each in (k, v))
+        out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+        pieces = [out.new_empty((out.shape[0] // 2, *out.shape[1:])) for _ in range(2)]
+        sums = [q.new_empty((q.shape[1], q.shape[2], q.shape[0] // 2, 1), dtype=torch.float32) for _ in range(2)]
+        ctx.save_for_backward(q, k, v, *pieces, *sums)
+        ctx.group, ctx.flops = group, _pairs(q, k, v, 0, group.size())
+        running.meter.multiplied("attention", ctx.flops)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        q, k, v = ctx.saved_tensors[:3]
+        running.meter.multiplied("attention", 2 * ctx.flops)  # flash attention's recompute of the scores is not counted
+        of_q = torch.empty_like(q)
+        sums = [_whole(each, ctx.group) for each in (k, v)]
+        keys, values = (_gathered(each, ctx.group) for each in (k, v))
+        rank, size = ctx.group.rank(), ctx.group.size()
+        of_pieces = [q.new_empty((q.shape[0] // 2, *q.shape[1:])) for _ in range(2)]
+        for piece in (rank, 2 * size - rank - 1):
+            seen = keys.shape[0] * (piece + 1) // (2 * size)
+            of_pieces += [each.new_empty((seen, *each.shape[1:])) for each in (keys, values)]
+        for index in range(2):
+            sums[index] = torch.empty_like(sums[index])  # in the order of ranks
+        for each in sums:
+            running.calls.note("reduce_scatter_tensor", ctx.group, each.numel() * each.element_size(), each.dtype)
+        return of_q, torch.empty_like(k), torch.empty_like(v), None
+
+
+def _whole(x: torch.Tensor, group: Any) -> torch.Tensor:
+    return x.new_empty((x.shape[0] * group.size(), *x.shape[1:]))
+
+
+def _gathered(x: torch.Tensor, group: Any) -> torch.Tensor:
+    running.calls.note("all_gather_into_tensor", group, x.numel() * x.element_size() * group.size(), x.dtype)
+    return torch.empty_like(_whole(x, group))  # in the order of the sequence
+
+
 class _Exchange(torch.autograd.Function):
     """All-to-all of heads against positions."""
 
@@ -85,7 +127,7 @@ class DotProductAttention(torch.nn.Module):
         if given.get("softmax_type", "vanilla") != "vanilla":
             raise UnknownKernelError(f"DotProductAttention with softmax_type={given['softmax_type']}")
         self.cp_group, self.cp_comm_type = given.get("cp_group"), given.get("cp_comm_type", "p2p")
-        if self.cp_group is not None and self.cp_comm_type not in ("p2p", "a2a"):
+        if self.cp_group is not None and self.cp_comm_type not in ("p2p", "a2a", "all_gather"):
             raise UnknownKernelError(f"DotProductAttention with cp_comm_type={self.cp_comm_type}")
 
     def set_context_parallel_group(self, group: Any, *_values: Any) -> None:
@@ -93,8 +135,9 @@ class DotProductAttention(torch.nn.Module):
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any = None, **given: Any) -> torch.Tensor:
         form = given.get("qkv_format") or getattr(self, "qkv_format", "sbhd")  # Megatron sets the attribute
-        exchanges = self.cp_group is not None and self.cp_group.size() > 1 and self.cp_comm_type == "a2a"
-        if given.get("attn_mask_type") != "causal" or form not in ("sbhd", "bshd") or (exchanges and form == "bshd"):
+        split = self.cp_group is not None and self.cp_group.size() > 1
+        exchanges, gathers = (split and self.cp_comm_type == kind for kind in ("a2a", "all_gather"))
+        if given.get("attn_mask_type") != "causal" or form not in ("sbhd", "bshd") or ((exchanges or gathers) and form == "bshd"):
             raise UnknownKernelError(f"DotProductAttention with {given.get('attn_mask_type')}, {form}")
         if given.get("core_attention_bias") is not None:
             raise UnknownKernelError("DotProductAttention with a bias of the scores")
@@ -104,6 +147,9 @@ class DotProductAttention(torch.nn.Module):
             used("AttnFuncWithCPAndQKVOA2A")
             q, k, v = (_Exchange.apply(each, self.cp_group, True) for each in (q, k, v))
             out = _Exchange.apply(_Attention.apply(q, k, v, None, False, 0), self.cp_group, False)
+        elif gathers:
+            used("AttnFuncWithCPAndKVAllGather")
+            out = _GatheredAttention.apply(q, k, v, self.cp_group)
         else:
             used("AttnFuncWithCPAndKVP2P" if size > 1 else "DotProductAttention")
             out = _Attention.apply(q, k, v, self.cp_group, size > 1, form.index("s"))

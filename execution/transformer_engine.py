@@ -36,6 +36,8 @@ KEPT = {
     "attention/dot_product_attention/backends.py:1309",
     "AttnFuncWithCPAndKVP2P": "q, one tensor of k and v, output, FP32 log-sum-exp: "
     "attention/dot_product_attention/context_parallel.py:1784",
+    "AttnFuncWithCPAndKVAllGather": "q, k, v, both pieces of the output and their FP32 log-sum-exps: "
+    "attention/dot_product_attention/context_parallel.py:2837",
     "AttnFuncWithCPAndQKVOA2A": "exchanged q, k, v, output, FP32 log-sum-exp: "
     "attention/dot_product_attention/context_parallel.py:3377",
     "apply_rotary_pos_emb": "its table: attention/rope.py:152",

@@ -108,8 +108,13 @@ def _mla_bytes(workload: Workload, keys: LayerKeys, mla: MlaShape, statistics: F
 
 
 def output_copy_bytes(workload: Workload, keys: LayerKeys) -> Floats:
-    """Bytes that the projection keeps of each element of attention's output, beside the output that attention keeps. ``[k]``"""
-    beside, exchanged = projection_copy_bytes(workload), (keys.ulysses_degree > 1) & workload.training.task.trains(Target.PROJ)
+    """Bytes that the projection keeps of each element of attention's output, beside the output that attention keeps. ``[k]``
+
+    Ulysses exchanges the output, and attention of gathered keys copies it from the two pieces that it keeps [transformer-engine,
+    context_parallel.py, up to 2.14; mindspeed, kvallgather_context_parallel.py].
+    """
+    beside, pieces = projection_copy_bytes(workload), keys.gathers_keys & (not workload.software_traits.attends_by_blocks)
+    exchanged = ((keys.ulysses_degree > 1) | pieces) & workload.training.task.trains(Target.PROJ)
     again = linear_input_bytes(workload) if beside else ELEMENT_BYTES
     return np.where(exchanged, float(again), beside)
 

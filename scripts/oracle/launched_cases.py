@@ -54,6 +54,7 @@ SECTIONS = {
         case("cp 2", LLAMA, cp=2),
         case("cp 2 tp 2", LLAMA, cp=2, tp=2),
         case("cp 4, Ulysses", LLAMA, cp=4, cp_algo="ulysses"),
+        case("cp 4, gathered keys", LLAMA, cp=4, cp_algo="kv_allgather"),
         case("cp 2 ep 4", QWEN, cp=2, ep=4, releases=NEWEST, **PLAIN),
     ],
     "Recompute by module": [
