@@ -24,6 +24,7 @@ from scripts.pages import write_legality
 from search.feasibility.device_counts import fillable_device_counts
 from tests.choices import any_features, any_modules
 from tests.unit.frameworks.adapter_cases import BRIDGE, BRIDGE_JOBS
+from tests.unit.frameworks.gathered_keys_cases import GATHERED_KEYS
 from tests.unit.frameworks.indexer_cases import INDEXER
 from tests.unit.frameworks.legality_cases import (
     AMD,
@@ -62,7 +63,19 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
 
 @pytest.mark.parametrize(
     ("rule", "target", "workload", "legal", "illegal", "words"),
-    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *TENSOR_PLANS, *BRIDGE, *EIGHT_BITS, *OPTIMIZERS, *INDEXER],
+    [
+        *PHYSICS,
+        *FRAMEWORKS,
+        *TORCHTITAN,
+        *FSDP2,
+        *PACKED_SAMPLES,
+        *GATHERED_KEYS,
+        *TENSOR_PLANS,
+        *BRIDGE,
+        *EIGHT_BITS,
+        *OPTIMIZERS,
+        *INDEXER,
+    ],
 )
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
@@ -84,7 +97,18 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 
 def test_every_rule_has_a_case() -> None:
-    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES, *TENSOR_PLANS]
+    cases = [
+        *PHYSICS,
+        *FRAMEWORKS,
+        *JOBS,
+        *TORCHTITAN,
+        *TORCHTITAN_JOBS,
+        *FSDP2,
+        *FSDP2_JOBS,
+        *PACKED_SAMPLES,
+        *GATHERED_KEYS,
+        *TENSOR_PLANS,
+    ]
     cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS, *OPTIMIZERS, *OPTIMIZER_JOBS, *INDEXER]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
