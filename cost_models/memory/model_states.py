@@ -24,6 +24,8 @@ WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 # FP8 copies of a 16-bit weight in the layouts of its matmuls, where no recipe is stated [transformer-engine, base.py;
 # float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
+# Two copies in 4 bits, with a scale of 8 bits for each 16 elements [transformer-engine, nvfp4_tensor_storage.py].
+NVFP4_WEIGHT_BYTES = 2 * (0.5 + 1 / 16)
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # bytes in the accumulation buffer: FP32, or 16 bits as the backward writes them
 _ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
 SWAP_OPTIMIZER_TIMES = 16  # swapped states come to the device in this many parts of a step [mindspeed, swap-optimizer]
@@ -262,7 +264,8 @@ def model_states(
     [mindformers-1.8], and in PyTorch FSDP, which casts a shard when it gathers it, under ZeRO-2 as well
     [pytorch-fsdp, section 4.4]. DeepSpeed
     accumulates BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit
-    gradients, Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are
+    gradients, Megatron's optimizer works on an FP32 copy of its shard. In NVFP4 weights have
+    copies in 4 bits beside them. In FP8 without the distributed optimizer, weights are
     also kept in 16 bits; tables and norms count as if they were cast, unless the recipe is stated. With it the layers' weights
     are twice 8 bits [megatron-0.12, distrib_optimizer.py], with the scales of a stated recipe. reuse-fp32-param keeps the master
     as the weights and a 16-bit remainder. swap-optimizer keeps all states on the host. Moments in BF16 are half as large
@@ -292,8 +295,9 @@ def model_states(
     fp32 = workload.keeps_fp32_weights
     recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
     casts = workload.training.precision == "fp8" and recipe is None and engine
+    four_bits = NVFP4_WEIGHT_BYTES if workload.training.precision == "nvfp4" and engine else 0.0
     weight_bytes = np.where(casts & ((batch.zero_stage == 0) | (not workload.gathers_eight_bits)), CAST_WEIGHT_BYTES, 0.0) + (
-        2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
+        2 * WEIGHT_BYTES + four_bits if fp32 else WEIGHT_BYTES + four_bits
     )
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)

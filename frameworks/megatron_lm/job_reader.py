@@ -171,6 +171,8 @@ class JobReading(Reading):
         """The precision of matmuls."""
         if self.value("fp8-format"):
             return "hif8" if self.value("fp8-format") == "hif8" else "fp8"
+        if "fp4-format" in self.release.arguments and self.value("fp4-format"):
+            return "nvfp4"
         return next((name for name in ("bf16", "fp16") if self.on(name)), "fp32")
 
     def recipe(self) -> str | None:

@@ -51,7 +51,7 @@ def again(rule: FactRule) -> FactRule:
 
 
 TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py; megatron-bridge-0.6, finetune.py]", NAME, *TASKS)
-PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
+PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "nvfp4", "fp32")
 RECIPE = recipe_rule("megatron_fp8_recipe", ARGUMENTS, NAME, "delayed", "tensorwise", "blockwise", "mxfp8")
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))

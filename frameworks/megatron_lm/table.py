@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cost_models.shapes.canonical import expert_domain_devices
-from cost_models.shapes.precision import EIGHT_BITS
+from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
@@ -151,7 +151,7 @@ SHARED_TERMS: Terms = {
         of_job=True,
     ),
     "bf16": Term(
-        lambda w, b: w.training.precision in ("bf16", *EIGHT_BITS),  # 8 bits run on top of it
+        lambda w, b: w.training.precision in ("bf16", *QUANTISED_PRECISIONS),  # fewer bits run on top of it
         Sentence("precision bf16"),
         lambda w, s: Sentence("precision {}", w.training.precision),
         lambda w, s: Sentence("it is {}", w.training.precision),

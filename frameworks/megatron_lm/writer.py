@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cost_models.shapes.canonical import expert_domain_devices
+from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
@@ -101,8 +102,12 @@ def _connections(s: ParallelStrategy) -> dict[str, str]:
 
 def _precision(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
     precision = workload.training.precision
-    fp8 = _eight_bits(dialect, workload, s) if precision == "fp8" else {}
-    return where(precision in ("bf16", "fp8"), "bf16") | where(precision == "fp16", "fp16") | fp8
+    fewer: Arguments = {}
+    if precision == "fp8":
+        fewer = _eight_bits(dialect, workload, s)
+    elif precision == "nvfp4":
+        fewer = {"fp4-format": "e2m1", "fp4-recipe": "nvfp4"}
+    return where(precision in ("bf16", *QUANTISED_PRECISIONS), "bf16") | where(precision == "fp16", "fp16") | fewer
 
 
 def _eight_bits(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:

@@ -24,6 +24,7 @@ EIGHT_BITS = [
      ("mc2", "tensorwise")),
 ]  # fmt: skip
 EIGHT_BIT_JOBS = [
+    ("megatron_precision", "megatron-lm@0.19", job(precision="nvfp4"), job(precision="hif8"), "hif8"),
     (
         "megatron_mxfp8_weights",
         "megatron-lm",

@@ -40,22 +40,30 @@ def test_mindspeed_llm_on_the_950(
     assert ("mc2" in found["best"]["strategy"]["features"]) <= (recipe == "mxfp8")  # the only recipe that has it
 
 
-@pytest.mark.parametrize("gathers", ["true", "false"])
+@pytest.mark.parametrize(
+    ("training", "flags"),
+    [
+        ("precision: fp8, fp8_recipe: tensorwise, fp8_param_gather: true", "--fp8-recipe tensorwise --fp8-param-gather"),
+        ("precision: fp8, fp8_recipe: tensorwise, fp8_param_gather: false", "--fp8-recipe tensorwise"),
+        ("precision: nvfp4", "--fp4-format e2m1 --fp4-recipe nvfp4"),
+    ],
+)
 def test_a_file_of_ours_is_read_in_its_release_at_its_price(
-    gathers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    training: str, flags: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(
         "model: qwen3-8b\ncluster: {hardware: b200-sxm-180gb, num_devices: 8}\nsoftware: {target: megatron-lm@0.19}\n"
-        "strategy: {tp: 2}\ntraining: {seq_length: 4096, global_batch_size: 64, precision: fp8, fp8_recipe: tensorwise, "
-        f"fp8_param_gather: {gathers}}}\n"
+        f"strategy: {{tp: 2}}\ntraining: {{seq_length: 4096, global_batch_size: 64, {training}}}\n"
     )
     assert main(["estimate", str(job), "--json"]) == DONE
     planned = json.loads(capsys.readouterr().out)
     assert main(["search", str(job), "--top", "1", "--save-dir", str(tmp_path / "files"), "--json"]) == DONE
     (plan,) = json.loads(capsys.readouterr().out)["plans"]
     path = tmp_path / "files" / "plan-1.megatron-lm.sh"
-    assert ("--fp8-param-gather" in path.read_text()) == (gathers == "true")
+    written = path.read_text()
+    assert flags in " ".join(written.replace("\\", " ").split())
+    assert ("--fp8-param-gather" in written) == ("--fp8-param-gather" in flags)
     assert main(["estimate", str(path), "--hardware", "b200-sxm-180gb", "--json"]) == DONE
     read = json.loads(capsys.readouterr().out)
     assert read["job"]["software"]["target"] == planned["job"]["software"]["target"] == "megatron-lm@0.19"

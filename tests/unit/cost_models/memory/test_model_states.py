@@ -274,6 +274,9 @@ def on_a_gpu(recipe: str, *, newest: bool = False, **values: object) -> Workload
         (on_a_gpu("delayed", fp8_param_gather=False), {"dp": 64}, 2 + 2),
         (workload(cluster=gpu(), precision="fp8", fp8_param_gather=False), {"dp": 64}, 2 + 2),  # no recipe
         (on_a_gpu("mxfp8", newest=True), {"zero_stage": 0}, 2 + 2 * 33 / 32),
+        # Half a byte, and a scale of 8 bits for 16 weights, for each direction, beside 16 bits
+        (workload(cluster=gpu(), precision="nvfp4"), {"dp": 64}, 2 + 2 * (0.5 + 1 / 16)),
+        (workload(cluster=gpu(), stack="fsdp", precision="nvfp4"), {"zero_stage": 0}, 4),  # not Transformer Engine's
         (on_a_gpu("mxfp8", newest=True), {"dp": 64}, 2 * 33 / 32),  # a scale of 8 bits for 32 weights, for each direction
         (on_a_gpu("mxfp8", newest=True, year=2025.25), {"dp": 64}, 2 + 2 * 33 / 32),  # core 0.12 gathers 16 bits
         (on_a_gpu("blockwise"), {"dp": 64}, 2 + 2 * (1 + 4 / 16384)),  # a scale of 32 bits for 128 x 128
