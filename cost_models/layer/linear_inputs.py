@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from cost_models.layer.compute import ELEMENT_BYTES
-from cost_models.shapes.precision import QUANTISED_PRECISIONS, Recipe
+from cost_models.shapes.precision import FOUR_BIT_BYTES, FOUR_BITS, QUANTISED_PRECISIONS, Recipe
 from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
 
 
 def linear_input_bytes(workload: Workload) -> float:
-    """Bytes that a linear layer keeps for each element of its input: 2, or 1 and its scales.
+    """Bytes that a linear layer keeps for each element of its input: 2, or 1 or a half and its scales.
 
-    Transformer Engine keeps the input in 8 bits if it multiplies in 8 bits or fewer: one copy, in the direction of the weight
+    Transformer Engine keeps the input in as many bits as it multiplies, if these are 8 or 4: one copy, in the direction of the weight
     gradient, and its scales [transformer-engine, linear.py:602]. So does MindSpeed [mindspeed, te/pytorch/module/linear.py;
     float8_tensor.py:180]. A recipe that is not stated counts without scales.
     """
     recipe = own_recipe(workload)
-    kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
-    if kept and workload.training.precision in QUANTISED_PRECISIONS:
+    quantises = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
+    if quantises and workload.training.precision == FOUR_BITS:
+        return FOUR_BIT_BYTES
+    if quantises and workload.training.precision in QUANTISED_PRECISIONS:
         recipe = workload.training.recipe
     elif recipe is None:
         return ELEMENT_BYTES

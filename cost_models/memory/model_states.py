@@ -14,7 +14,7 @@ from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.optimizers import ADAM
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.precision import Recipe
+from cost_models.shapes.precision import FOUR_BIT_BYTES, FOUR_BITS, Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -24,8 +24,6 @@ WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 # FP8 copies of a 16-bit weight in the layouts of its matmuls, where no recipe is stated [transformer-engine, base.py;
 # float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
-# Two copies in 4 bits, with a scale of 8 bits for each 16 elements [transformer-engine, nvfp4_tensor_storage.py].
-NVFP4_WEIGHT_BYTES = 2 * (0.5 + 1 / 16)
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # bytes in the accumulation buffer: FP32, or 16 bits as the backward writes them
 _ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
 SWAP_OPTIMIZER_TIMES = 16  # swapped states come to the device in this many parts of a step [mindspeed, swap-optimizer]
@@ -295,7 +293,7 @@ def model_states(
     fp32 = workload.keeps_fp32_weights
     recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
     casts = workload.training.precision == "fp8" and recipe is None and engine
-    four_bits = NVFP4_WEIGHT_BYTES if workload.training.precision == "nvfp4" and engine else 0.0
+    four_bits = 2 * FOUR_BIT_BYTES if workload.training.precision == FOUR_BITS and engine else 0.0
     weight_bytes = np.where(casts & ((batch.zero_stage == 0) | (not workload.gathers_eight_bits)), CAST_WEIGHT_BYTES, 0.0) + (
         2 * WEIGHT_BYTES + four_bits if fp32 else WEIGHT_BYTES + four_bits
     )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 EIGHT_BITS = ("fp8", "hif8")
-QUANTISED_PRECISIONS = (*EIGHT_BITS, "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
+FOUR_BITS = "nvfp4"
+QUANTISED_PRECISIONS = (*EIGHT_BITS, FOUR_BITS)  # of linear layers; attention, router, embedding and head stay in 16 bits
+FOUR_BIT_BYTES = 0.5 + 1 / 16  # of an element, with a scale of 8 bits for each 16 [transformer-engine, nvfp4_tensor_storage.py]
 HIF8_RECIPE = "tensorwise"  # the only one that it runs with [mindspeed, transformer_engine_basic.py]
 _VECTOR, _BLOCK = 128, 128**2  # elements with one FP32 scale: of activations and gradients, of weights
 _GROUP = 32  # elements with one scale of 8 bits
