@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
@@ -40,7 +40,7 @@ from documents.bounds import (
     ZeroStage,
 )
 from documents.checking import OneOf, Section
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from search.objectives.table import OBJECTIVES
 from search.session.request import MAX_SIMULATIONS
 from search.session.request import SAMPLERS as OPTUNA_SAMPLERS
@@ -68,6 +68,18 @@ MAX_NS_STEPS = 100
 TASK_NAMES = {"sft_full": Task.SFT}  # other names of tasks
 TASKS = (*Task, *TASK_NAMES)
 MAX_REFINE_TRIALS = 10_000  # each may be simulated
+
+
+def _trained_precision(value: object) -> object:
+    if value == "mxfp4":
+        raise ValueError(
+            Sentence(
+                "'mxfp4' is not priced: no target multiplies in it. MindSpeed-LLM's --qat-scheme casts to it and multiplies in "
+                "16 bits, and of Transformer Engine only AMD's fork has it. Give one of {}.",
+                joined(", ", PRECISIONS),
+            )
+        )
+    return value
 
 
 def _form_of_counts(value: object) -> str:
@@ -129,7 +141,7 @@ class TrainingSection(Section):
     global_batch_size: GlobalBatch | None = Field(
         default=None, description="sequences in one step; with dpo pairs of a chosen and a rejected sequence"
     )
-    precision: Precision | None = Field(
+    precision: Annotated[Precision, BeforeValidator(_trained_precision)] | None = Field(
         default=None,
         description="of linear layers; mxfp8 means fp8 with fp8_recipe mxfp8. Default: the preset's, else bf16, else fp16",
     )

@@ -92,6 +92,13 @@ def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected:
         ),
         (
             "ascend-950pr",
+            {"precision": "mxfp4"},
+            "training.precision: 'mxfp4' is not priced: no target multiplies in it. MindSpeed-LLM's --qat-scheme casts to it and "
+            "multiplies in 16 bits, and of Transformer Engine only AMD's fork has it. Give one of bf16, fp16, fp8, mxfp8, hif8, "
+            "nvfp4, fp32.",
+        ),
+        (
+            "ascend-950pr",
             {"precision": "nvfp4"},
             "training.precision: 'nvfp4' has no matmul rate on ascend-950pr; give one of bf16, fp16, fp8, hif8, mxfp8.",
         ),

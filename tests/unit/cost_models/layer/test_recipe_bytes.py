@@ -46,6 +46,13 @@ def test_transformer_engine_keeps_one_copy_of_an_input_and_its_scales(recipe: st
     assert found["mlp"] == (2 * 2 + each) * 4096 * N  # gate and up in 16 bits, what enters the second matmul in 8
 
 
+def test_4_bits_keep_half_a_byte_and_a_scale_for_16_elements() -> None:
+    found = parts(workload(cluster=gpu(), precision="nvfp4"), keys())
+    each = 0.5 + 1 / 16
+    assert found["norm_output"] == 2 * each * 1024 * N
+    assert found["mlp"] == (2 * 2 + each) * 4096 * N
+
+
 @pytest.mark.parametrize(
     ("recipe", "values", "each"),
     [
