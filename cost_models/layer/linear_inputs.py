@@ -12,8 +12,8 @@ def linear_input_bytes(workload: Workload) -> float:
     """Bytes that a linear layer keeps for each element of its input: 2, or 1 or a half and its scales.
 
     Transformer Engine keeps the input in as many bits as it multiplies, if these are 8 or 4: one copy, in the direction of the
-    weight gradient, and its scales [transformer-engine, linear.py:602]. So does MindSpeed [mindspeed, te/pytorch/module/linear.py;
-    float8_tensor.py:180]. A recipe that is not stated counts without scales.
+    weight gradient, and its scales [transformer-engine, linear.py:602]. So does MindSpeed [mindspeed,
+    te/pytorch/module/linear.py; float8_tensor.py:180]. A recipe that is not stated counts without scales.
     """
     recipe = own_recipe(workload)
     quantises = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine

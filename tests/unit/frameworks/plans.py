@@ -109,9 +109,9 @@ def workload(framework: str, model: str) -> Workload:
     """Thirty-two devices that the framework, or one release of it, runs on."""
     target = parse_target(framework)
     made = job(shape(target.name, model), 32, family=target.families[0])
-    if target.name == "torchtitan":  # its experts need a GPU with instructions for 8 bits
-        rates = {**made.cluster.profile.matmul_flops_per_s, "fp8": 6e14}
-        made = replace(made, cluster=replace(made.cluster, profile=replace(made.cluster.profile, matmul_flops_per_s=rates)))
+    if target.name == "torchtitan":  # its experts need a GPU with Hopper's instructions
+        profile = replace(made.cluster.profile, compute_capability=9.0)
+        made = replace(made, cluster=replace(made.cluster, profile=profile))
     return replace(made, software=Software(target.priced_as, target=target.label, torch_compile=target.torch_compile))
 
 
