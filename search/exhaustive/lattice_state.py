@@ -29,10 +29,6 @@ class Incumbents(NamedTuple):
     least_bytes: float = float("inf")
 
 
-def _finite_or_not(value: float | None) -> float:
-    return float("inf") if value is None else float(value)
-
-
 @dataclass
 class LatticeState:
     """Counts, incumbents and rejections after ``num_chunks`` chunks; times in seconds of the caller's clock."""
