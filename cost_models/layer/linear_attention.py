@@ -31,7 +31,7 @@ def linear_attention_flops_per_token(linear: LocalAttention) -> float:
     (C dv), queries with the state (dk dv) and keys with values into the state (dk dv). The delta rule also multiplies keys with
     keys (C dk), its inverse with keys and with values (C dk, C dv), and keys with the state (dk dv)
     [flash-linear-attention, chunk.py, wy_fast.py; minimax-01]. Inverting a C x C triangle is left out. A state space multiplies
-    queries with keys once for all heads of a group [mamba-2, section 6].
+    queries with keys once for all heads of a group [mamba-2].
     """
     keys, values, chunk = linear.key_head_dim, linear.value_head_dim, chunk_tokens(linear)
     if linear.is_state_space:
