@@ -182,6 +182,8 @@ def _expert_ranks(strategy: ParallelStrategy, tp: int, dp: int) -> int:
 
 def _period(model: ModelShape) -> int:
     """Number of layers after which the kinds of layers repeat; a run of whole periods has the job's mixture."""
+    if pattern := model.hybrid_layer_pattern:
+        return next(n for n in range(1, len(pattern) + 1) if pattern == (pattern[:n] * len(pattern))[: len(pattern)])
     every = 1 if model.local_attention is None else max(model.local_attention.full_attention_every, 1)
     return every if model.moe is None else math.lcm(every, max(model.moe.moe_layer_freq, 1))
 
@@ -192,7 +194,14 @@ def _cut(model: ModelShape, num_layers: int) -> ModelShape:
     if moe is not None:
         dense = min(round(moe.num_leading_dense_layers * num_layers / model.num_layers), num_layers - 1)
         moe = replace(moe, num_leading_dense_layers=dense)
-    return replace(model, name=f"{model.name}-{num_layers}-layers", num_layers=num_layers, mtp_num_layers=0, moe=moe)
+    return replace(
+        model,
+        name=f"{model.name}-{num_layers}-layers",
+        num_layers=num_layers,
+        hybrid_layer_pattern=model.hybrid_layer_pattern[:num_layers],
+        mtp_num_layers=0,
+        moe=moe,
+    )
 
 
 def _with_degrees(strategy: ParallelStrategy, tp: int, pp: int, vpp: int, dp: int) -> ParallelStrategy:

@@ -17,31 +17,39 @@ _ZERO_STAGE_OF_NEED = 2  # first ZeRO stage that is a mechanism of its own
 
 
 def workload_mechanisms(workload: Workload) -> frozenset[str]:
-    """The precision and the kind of the model, and latent or linear attention."""
-    model = workload.model
-    found = {Sentence("precision {}", workload.training.precision), Sentence("kind {}", model_kind(workload))}
-    if model.mla is not None:
-        found.add(Sentence("latent attention"))
-    return frozenset(found)
+    """The precision, the kind of the model, and its forms of attention."""
+    precision, kind = Sentence("precision {}", workload.training.precision), Sentence("kind {}", model_kind(workload))
+    return attention_mechanisms(workload) | {precision, kind}
 
 
 def kept_mechanisms(workload: Workload) -> frozenset[str]:
     """What decides, beside the kind of the model and the plan, which bytes a rank keeps."""
-    model, training = workload.model, workload.training
+    training = workload.training
     found = {Sentence("precision {}", training.precision)}
     if training.recipe is not None:
         found.add(Sentence("recipe {} of {}", training.fp8_recipe, training.precision))
+    if training.optimizer != ADAM:
+        found.add(Sentence("optimizer {}", training.optimizer.name))
+    if training.task.is_frozen or training.task.holds_reference:
+        found.add(Sentence("task {}", training.task.name.value))
+    return attention_mechanisms(workload) | found
+
+
+def attention_mechanisms(workload: Workload) -> frozenset[str]:
+    """Layers of another form than full attention; a window that covers the sequence is full attention."""
+    model = workload.model
+    found: set[str] = set()
     if model.mla is not None:
         found.add(Sentence("latent attention"))
     if model.sparse_attention is not None:
         found.add(Sentence("sparse attention"))
     if (local := model.local_attention) is not None:
-        linear = Sentence("state spaces") if local.is_state_space else Sentence("linear attention")
-        found.add(linear if local.is_linear else Sentence("attention in windows"))
-    if training.optimizer != ADAM:
-        found.add(Sentence("optimizer {}", training.optimizer.name))
-    if training.task.is_frozen or training.task.holds_reference:
-        found.add(Sentence("task {}", training.task.name.value))
+        if local.is_state_space:
+            found.add(Sentence("state spaces"))
+        elif local.is_linear:
+            found.add(Sentence("linear attention"))
+        elif local.window < workload.training.seq_length:
+            found.add(Sentence("attention in windows"))
     return frozenset(found)
 
 

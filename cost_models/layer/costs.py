@@ -56,7 +56,7 @@ def layer_costs(
     """
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
-    dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
+    dispatch, wait = host_s(workload, keys, device.constants, moe=moe, local=local)
     backward_dispatch = 2.0 * dispatch + repeated_host_s(workload, keys, device.constants, moe=moe, local=local)
     zero = np.zeros(len(keys.tp))
     stretch = device.constants.hidden_stretch_fraction

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_kernels
+from cost_models.layer.attention_bytes import rotates
 from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.expert_rows import padded
 from cost_models.layer.lone_norms import lone_norms
@@ -50,7 +51,7 @@ BLOCKED_FORWARD_S = 9e-4
 SLOWEST_HOST_FRACTION = 0.1  # added to dispatch by each doubling of tp: collectives wait for the slowest host [runs-fit]
 
 
-def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
+def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:
     """Host time to dispatch a forward, and the time a MoE pass waits for the host to learn the sizes of its exchange. [s] ``[k]``
 
     A backward takes twice the dispatch time. The wait is the same in either pass.
@@ -76,7 +77,9 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
         if workload.training.precision in QUANTISED_PRECISIONS:
             cast_alone = ~has_one_expert_kernel(workload, keys)
             kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
-    present = {Feature.FUSED_NORM: workload.model.num_blocks / 2.0, Feature.FUSED_SWIGLU: has_mlp, Feature.FUSED_ROPE: has_mixer}
+    rotated = has_mixer and rotates(workload.model) and workload.model.linear_attention(local=local) is None
+    kernels = kernels - FUSED_KERNELS_SAVED[Feature.FUSED_ROPE] * (has_mixer and not rotated)
+    present = {Feature.FUSED_NORM: workload.model.num_blocks / 2.0, Feature.FUSED_SWIGLU: has_mlp, Feature.FUSED_ROPE: rotated}
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), present[feature] * saved, 0)
     dispatch = (kernels + adapter_kernels(workload, moe=moe)) * _kernel_s(workload, keys, constants)

@@ -59,7 +59,7 @@ MISSING = {
     Scope.CAPACITY: Sentence("the experts have no capacity factor"),
     Scope.SHARED_EXPERTS: Sentence("the model has no shared experts"),
     Scope.GATED_MLP: Sentence("the MLPs are not gated"),
-    Scope.ROTARY: Sentence("the positions are learned"),
+    Scope.ROTARY: Sentence("attention has no rotary positions"),
     Scope.INDEXED: Sentence("no indexer chooses tokens"),
 }
 _OF_DISPATCHER = {

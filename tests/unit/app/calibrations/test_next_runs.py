@@ -119,6 +119,20 @@ def test_runs_hold_whole_periods_of_layers_that_are_not_alike() -> None:
         assert parse_job(json.loads(json.dumps(run.job))).workload.model.num_layers % 6 == 0
 
 
+@pytest.mark.parametrize(("pattern", "period"), [("M-*-" * 12, 4), ("M-" * 23 + "*-", 48)])
+def test_layers_of_one_block_are_cut_with_their_pattern(pattern: str, period: int) -> None:
+    model = model_to_mapping(parse_job({**DENSE, "model": "nemotron-h-8b"}).workload.model)
+    model = {**model, "num_layers": len(pattern), "hybrid_layer_pattern": pattern}
+    job = parse_job({**DENSE, "model": model, "strategy": {"tp": 8}})
+    assert job.strategy is not None
+    found = next_runs(job, job.strategy)
+    assert found
+    for run in found:
+        again = parse_job(json.loads(json.dumps(run.job))).workload.model
+        assert again.num_layers % period == 0
+        assert pattern.startswith(again.hybrid_layer_pattern)
+
+
 def test_a_job_that_holds_no_shorter_run_gets_none() -> None:
     job = parse_job({**NEAR, "training": {"seq_length": 4096, "global_batch_size": 1}})
     assert job.strategy is not None

@@ -9,6 +9,7 @@ from cost_models.layer.activations import layer_activations
 from cost_models.layer.attention_bytes import attention_bytes_per_token
 from cost_models.layer.communication import context_parallel_comm, tensor_parallel_comm
 from cost_models.layer.costs import LayerCosts, layer_costs
+from cost_models.layer.host import host_s
 from cost_models.layer.linear_attention import (
     linear_attention_exchanged,
     linear_attention_flops_per_token,
@@ -17,6 +18,7 @@ from cost_models.layer.linear_attention import (
 )
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.parameters import layer_parameters, num_parameters
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import LAYER_SYMBOLS, LayerKind, LocalAttention, ModelShape, MoeShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
@@ -137,3 +139,18 @@ def test_attention_without_positions_rotates_nothing() -> None:
     rotary = replace(HYBRID, no_positions=False)
     assert float(cost(ATTENTION).forward["vector"][0]) < float(cost(ATTENTION, rotary).forward["vector"][0])
     assert float(cost(MAMBA).forward["vector"][0]) == float(cost(MAMBA, rotary).forward["vector"][0])
+
+
+def test_layers_without_rotation_launch_no_kernels_of_it_and_save_none() -> None:
+    def kernels(kind: LayerKind, features: Feature, model: ModelShape = HYBRID) -> float:
+        job, constants = view(kind, model), device(workload()).constants
+        dispatch, _ = host_s(job, keys(features=features), constants, moe=kind.moe, local=kind.local)
+        return float(dispatch[0]) / constants.host_kernel_s
+
+    fused, apart = DEFAULT_FEATURES | Feature.FUSED_ROPE, DEFAULT_FEATURES & ~Feature.FUSED_ROPE
+    for kind in (MAMBA, ATTENTION, MLP, EXPERT):
+        assert kernels(kind, fused) == kernels(kind, apart), kind
+    rotary = replace(HYBRID, no_positions=False)
+    assert kernels(ATTENTION, apart, rotary) == pytest.approx(kernels(ATTENTION, fused, rotary) + 4)
+    assert kernels(ATTENTION, fused, rotary) == kernels(ATTENTION, fused)
+    assert kernels(MAMBA, apart, rotary) == kernels(MAMBA, apart)

@@ -175,8 +175,7 @@ def test_a_switch_moves_prices_exactly_where_its_entry_says_that_it_acts() -> No
             needed[feature] &= scope
     assert {feature for feature, scope in needed.items() if scope == ~Scope(0)} == set(UNPRICED_FEATURES)
     acts_on = {feature: switch.acts_on for feature, switch in SWITCHES.items() if switch.priced}
-    # Formulas take any activation function for one that could be fused, and rotary kernels off the host's count alike.
-    acts_on |= {Feature.FUSED_SWIGLU: Scope(0), Feature.FUSED_ROPE: Scope(0)}
+    acts_on |= {Feature.FUSED_SWIGLU: Scope(0)}  # formulas take any activation function for one that could be fused
     assert {feature: implied(needed[feature]) for feature in acts_on} == {f: implied(scope) for f, scope in acts_on.items()}
 
 
