@@ -25,6 +25,7 @@ TYPE, RANK, ALPHA, DROPOUT, MODULES = (
 FROZEN, TRAINED = f"{SECTION}.freeze_include", f"{SECTION}.freeze_exclude"
 ALL_BUT_ADAPTERS = {FROZEN: ["*"], TRAINED: ["*lora*"]}  # without them no weight is frozen
 _PRICED = (TYPE, RANK, ALPHA, DROPOUT, MODULES, *ALL_BUT_ADAPTERS)
+_FREE = tuple(f"{SECTION}.{key}" for key in ("lora_a_init", "lora_b_init"))  # values at the start cost nothing
 _NOT_LINEAR = ("word_embeddings",)  # a name of README.md, whose layer gets no adapter
 
 
@@ -48,15 +49,23 @@ def notes(workload: Workload, s: ParallelStrategy) -> Iterator[str]:
         )
 
 
+def modules_of(model: ModelShape) -> tuple[str, ...]:
+    """The layers of a model that can have adapters: neither those of experts, nor ``linear_qkv`` of latent attention."""
+    without = {Target.FC1, Target.FC2} if model.moe is not None else set()
+    without |= {Target.QKV} if model.mla is not None else set()
+    return tuple(name for name, target in MEGATRON_MODULES.items() if target not in without)
+
+
 def _unmade(model: ModelShape, adapters: Adapters) -> str | None:
     """Why the classes make no such adapters; ``None`` if they do."""
+    made = all_of(modules_of(model))
     foreign = [name for name in adapters.modules if name not in MEGATRON_MODULES]
     if foreign:
         return Sentence("its layers are {}; {} are not among them", all_of(list(MEGATRON_MODULES)), joined(", ", foreign))
     if model.moe is not None and (adapters.on(Target.FC1) or adapters.on(Target.FC2)):
-        return Sentence("routed experts are no linear layers there and get no adapter; give linear_qkv and linear_proj alone")
+        return Sentence("routed experts are no linear layers there and get no adapter; give {} alone", made)
     if model.mla is not None and adapters.on(Target.QKV):
-        return Sentence("an adapter would divide linear_qkv of latent attention, which is whole; give linear_proj alone")
+        return Sentence("an adapter would divide linear_qkv of latent attention, which is whole; give {} alone", made)
     return None
 
 
@@ -130,7 +139,7 @@ def read_adapters(given: Mapping[str, Any], model: ModelShape, value_of: Callabl
         if value_of(name) != value:
             return name
     for name in given:
-        if name.startswith(SECTION) and name not in _PRICED and given[name] not in (None, ""):
+        if name.startswith(SECTION) and name not in (*_PRICED, *_FREE) and given[name] not in (None, ""):
             return name
     rank, alpha = value_of(RANK), value_of(ALPHA)
     if type(rank) is not int or not 1 <= rank <= MAX_WIDTH:

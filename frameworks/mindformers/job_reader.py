@@ -14,7 +14,7 @@ from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers import adapters, fine_tuning
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
-from frameworks.mindformers.reader import GATHERED, SELECTED, WHOLLY, Reading
+from frameworks.mindformers.reader import GATHERED, SELECTED, SHARDED, WHOLLY, Reading
 from frameworks.mindformers.selection import WHOLE
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.options import options_of
@@ -163,7 +163,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
         read_balance(reading, shape),
-        (*((Unread(task, CHANGES["weights"]),) if isinstance(task, str) else ()), *_unread(reading, strategy)),
+        (*((Unread(task, CHANGES["weights"]),) if isinstance(task, str) else ()), *_unread(reading, strategy, task)),
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
         padded=fine_tuning.padded_by(options),
         legacy_layers=reading.legacy,
@@ -185,8 +185,10 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
     return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
 
 
-def _unread(reading: Reading, strategy: ParallelStrategy) -> Iterator[Unread]:
+def _unread(reading: Reading, strategy: ParallelStrategy, task: TrainingTask | str) -> Iterator[Unread]:
     """Keys without a price."""
+    if isinstance(task, TrainingTask) and task.is_frozen and strategy.zero_stage > 0 and strategy.dp * strategy.cp > 1:
+        yield Unread(SHARDED, CHANGES["cost"])  # frozen weights are divided as well: see adapters.SHARDING
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])

@@ -24,6 +24,7 @@ from frameworks.table import features_read, key_of
 
 WHOLLY, SELECTED = "recompute_config.recompute", "recompute_config.select_recompute"
 GATHERED = "recompute_config.select_comm_recompute"
+SHARDED = "parallel.enable_parallel_optimizer"
 _SWAP = "swap_config.swap"  # with it, lists have numbers of layers
 Found = TypeVar("Found")
 
@@ -149,7 +150,7 @@ class Reading:
         return key_of(TABLE.dispatchers, self.value(TABLE.columns["dispatcher"]), Dispatcher.ALLTOALL)
 
     def _zero_stage(self) -> int:
-        if not self.value("parallel.enable_parallel_optimizer"):
+        if not self.value(SHARDED):
             return 0
         return 2 if self.value("parallel.parallel_optimizer_config.gradient_accumulation_shard") else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -170,13 +171,61 @@ def with_adapters(**changes: Any) -> ReadJob:
     return read(document)
 
 
+# The block of configs/qwen3/README.md of release 1.8; word_embeddings is no linear layer and gets no adapter.
+MANUAL = """
+pet_type: lora
+lora_rank: 8
+lora_alpha: 16
+lora_dropout: 0.1
+lora_a_init: 'normal'
+lora_b_init: 'zeros'
+target_modules: '.*word_embeddings|.*linear_qkv|.*linear_proj|.*linear_fc1|.*linear_fc2'
+freeze_include: ['*']
+freeze_exclude: ['*lora*']
+"""
+
+
 def test_the_adapters_of_the_manual_are_read() -> None:
-    # configs/qwen3/README.md of release 1.8; word_embeddings is no linear layer and gets none.
-    job = with_adapters(target_modules=".*word_embeddings|.*linear_qkv|.*linear_proj|.*linear_fc1|.*linear_fc2", lora_dropout=0.1)
-    assert job.task.adapters == Adapters(8, 24.0, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"))
+    document = adapted("linear_qkv")
+    model = document["model"]["model_config"]
+    model["pet_config"] = yaml.safe_load(MANUAL)
+    job = read(document)
+    assert job.task.adapters == Adapters(8, 16.0, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"))
     assert job.unread == ()
     assert any("lora_dropout 0.1 is read as 0" in sentence for sentence in job.not_understood)
+    model["params_dtype"] = "float32"  # as in finetune_qwen3.yaml, to which the manual adds the block
+    assert [entry.name for entry in read(document).unread] == ["model.model_config.params_dtype"]
+
+
+def test_adapters_have_the_release_s_defaults() -> None:
     assert with_adapters(lora_rank=None, lora_alpha=None).task.adapters == Adapters(8, 16.0, ("linear_qkv", "linear_proj"))
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_the_remedy_for_adapters_that_are_not_made_is_not_refused_again(kind: str) -> None:
+    model, plans_of = TRAINED[kind]
+    base = replace(workload("mindformers", plans_of), model=model)
+    said = _refused(base, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"))
+    assert bool(said) is (model.moe is not None or model.mla is not None)
+    for sentence in said:
+        remedy = tuple(re.findall(r"linear_\w+", sentence.partition("; give ")[2]))
+        assert remedy
+        assert _refused(base, remedy) == []
+
+
+def _refused(base: Workload, modules: tuple[str, ...]) -> list[str]:
+    made = trained(TrainingTask(Task.LORA, Adapters(8, 24.0, modules)), base)
+    plan = ParallelStrategy(dp=base.cluster.num_devices)
+    return [each.sentence for each in violations(made, plan, MINDFORMERS.target) if each.rule == "mindformers_adapters"]
+
+
+def test_an_optimizer_that_divides_frozen_weights_has_no_price() -> None:
+    document = adapted("linear_qkv", "linear_proj")
+    assert read(document).strategy.dp > 1
+    document["parallel"]["enable_parallel_optimizer"] = True
+    assert [entry.name for entry in read(document).unread] == ["parallel.enable_parallel_optimizer"]
+    del document["model"]["model_config"]["pet_config"]
+    assert read(document).unread == ()
 
 
 @pytest.mark.parametrize(
