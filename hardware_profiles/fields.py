@@ -112,6 +112,19 @@ def _measured(value: float, unit: str) -> str:
     return f"{value:g}" if unit == Dimension.COUNT else Sentence("{:g} {}", value, unit)
 
 
+def _capability(stated: Stated) -> Stated:
+    """Rejects what is no compute capability: sm_90 is 9.0."""
+    if stated.unit != Dimension.COUNT or not 1 <= stated.value <= 20 or round(stated.value, 1) != stated.value:
+        raise ValueError(
+            Sentence(
+                "{:g} {} is not allowed; give 1 to 20 with at most one decimal and unit 1, such as 9.0 for sm_90, not 90.",
+                stated.value,
+                stated.unit,
+            )
+        )
+    return stated
+
+
 Rate = Annotated[Stated, _within(Dimension.FLOPS_PER_S, 1e9, 1e19)]
 Memory = Annotated[Stated, _within(Dimension.BYTES, 1e9, 1e14)]
 Bandwidth = Annotated[Stated, _within(Dimension.BYTES_PER_S, 1e6, 1e15)]
@@ -176,7 +189,7 @@ class ProfileSection(Section):
     family: Annotated[str, OneOf(*FAMILIES)]
     status: Annotated[str, OneOf(*Status)]
     device: Words
-    compute_capability: Annotated[Stated, _within(Dimension.COUNT, 1, 100)] | None = None
+    compute_capability: Annotated[Stated, AfterValidator(_capability)] | None = None
     matmul_flops_per_s: Rates
     achievable_matmul_flops_per_s: Rates = Rates()
     vector_flops_per_s: Annotated[Stated, _within(Dimension.FLOPS_PER_S, 1e9, 1e18)]

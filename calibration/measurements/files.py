@@ -113,9 +113,7 @@ class _DeviceSection(LenientSection):
     name: Line = Field(description="as its driver calls it")
     kind: Annotated[str, OneOf("cuda", "npu", "cpu")]
     num_ranks: Annotated[int, Field(ge=1, le=MAX_RANKS)]
-    compute_capability: Annotated[float, Field(ge=1, le=100)] | None = Field(
-        default=None, description="of a GPU, as PyTorch says"
-    )
+    compute_capability: Annotated[float, Field(ge=1, le=20)] | None = Field(default=None, description="of a GPU, as PyTorch says")
 
 
 class _MethodSection(LenientSection):

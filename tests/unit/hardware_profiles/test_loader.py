@@ -332,5 +332,12 @@ def test_rates_and_compute_capability_agree(family: str, precision: str, capabil
         parse_profile(document, "ours.yaml")
 
 
+@pytest.mark.parametrize("capability", [90, 100, 9.05, 0.9, 20.1])
+def test_a_compute_capability_is_written_with_a_point(capability: float) -> None:
+    document = {**minimal(), "family": "nvidia", "compute_capability": number(capability, "1")}
+    with pytest.raises(ProfileError, match=f"{capability:g} 1 is not allowed; give 1 to 20 .* 9.0 for sm_90, not 90"):
+        parse_profile(document, "ours.yaml")
+
+
 def test_a_profile_without_compute_capability_is_read_as_before() -> None:
     assert parse_profile({**minimal(), "family": "nvidia"}, "ours.yaml").compute_capability is None
