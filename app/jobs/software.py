@@ -160,10 +160,10 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
     if workload.fuses_no_attention:
         warnings.append(
             Sentence(
-                "In fp32 {} has no fused attention: it is priced as a fused kernel, and the scores that are kept come on top; "
-                "the switch flash_attention=false prices them.{}",
+                "In fp32 {} has no fused attention, and is priced without: all scores are written to memory, and kept for the "
+                "backward unless core_attn is recomputed.{}",
                 software.stack,
-                Sentence(" Linear layers multiply in TF32, the head in FP32.") * workload.multiplies_in_tf32,
+                Sentence(" Linear layers multiply in TF32, the head in FP32.") if workload.multiplies_in_tf32 else "",
             )
         )
     named = parse_target(software.target)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.answers.price import estimate_document
 from app.jobs.job import Job, parse_job
+from app.language.translator import translator
 from cost_models.shapes.switches import Feature
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
@@ -44,3 +46,22 @@ def test_attention_is_fused_where_there_is_a_kernel(hardware: str, precision: st
 def test_a_kernel_that_the_devices_do_without_is_warned_of(hardware: str, warned: bool) -> None:
     warnings = job(hardware, "bf16", software={"portable_attention": True}).warnings
     assert any("portable_attention has no effect" in line for line in warnings) is warned
+
+
+def test_fp32_is_priced_as_its_warning_says() -> None:
+    def peak_bytes(seq_length: int, **strategy: object) -> float:
+        training = {"seq_length": seq_length, "global_batch_size": 1, "precision": "fp32"}
+        parsed = job("h100-sxm-80gb", "fp32", training=training, strategy={"tp": 8, **strategy})
+        assert parsed.strategy is not None
+        return estimate_document(parsed, parsed.strategy).estimate.peak_memory_bytes
+
+    said = next(line for line in job("h100-sxm-80gb", "fp32").warnings if "fused attention" in line)
+    assert "is priced without: all scores are written to memory" in said
+    assert "TF32" in said
+    assert "Linear" not in translator("zh")(said)
+    assert peak_bytes(4096) == peak_bytes(4096, switches={"flash_attention": False})
+    # What grows with the square of the sequence is the softmax in FP32: 32 layers, 32 heads on 8 ranks, 4 bytes a score.
+    for recompute, layers in (("none", 32), ("core_attn", 0)):
+        short, middle, long = (peak_bytes(length, recompute=recompute) for length in (2048, 4096, 6144))
+        in_layers = (short - 2 * middle + long) / (2 * 2048**2 * 32 / 8 * 4)
+        assert layers <= in_layers < layers + 4  # and gradients of one layer
