@@ -374,8 +374,8 @@ def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]
     if profile.lacks_compute_capability:
         warnings.append(
             Sentence(
-                "{} states no compute_capability: it is priced as {}, the oldest devices with its precisions; "
-                "add what torch.cuda.get_device_capability() returns.",
+                "{} states no compute_capability: it gets the recipes of {}, the oldest devices with its precisions, "
+                "and the times of the slowest devices from there on; add what torch.cuda.get_device_capability() returns.",
                 profile.name,
                 profile.least_compute_capability,
             )

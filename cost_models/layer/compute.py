@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
 from cost_models.shapes.releases import Ladder
-from cost_models.shapes.traits import Generation
+from cost_models.shapes.traits import AMPERE_INSTRUCTION_FRACTION, Generation
 from cost_models.shapes.workload import Cluster, Software, Workload
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
@@ -93,7 +93,7 @@ class Device:
         unquantised = "fp32" if precision == "fp32" else half
         linear = "tf32" if workload.multiplies_in_tf32 else precision
         matmul_fraction = constants.matmul_fraction
-        attention_fraction, attention_half_length = _attention_kernels(workload, constants)
+        attention_fraction, attention_half_length, narrow_head_exponent = _slowest_attention(workload, constants)
         if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
@@ -102,7 +102,7 @@ class Device:
             half_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
             attention_flops_per_s=matmul_peak_flops_per_s(profile, unquantised) * attention_fraction,
             attention_half_length=attention_half_length,
-            narrow_head_exponent=_narrow_head_exponent(workload),
+            narrow_head_exponent=narrow_head_exponent,
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             element_factor=element_factor(workload),
@@ -115,8 +115,18 @@ class Device:
         )
 
 
-def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
-    """Long-sequence rate of fused attention as a fraction of peak, and the sequence length that reaches half of it [tokens].
+def _slowest_attention(workload: Workload, constants: Constants) -> tuple[float, float, float]:
+    """Rate of fused attention: fraction of peak at long sequences, length that reaches half of it [tokens], narrow-head exponent.
+
+    Each is the slowest of the generations that the device may be.
+    """
+    kernels = [_attention_kernel(workload, constants, generation) for generation in workload.device_traits.possible_generations]
+    fractions, half_lengths, exponents = zip(*kernels, strict=True)
+    return min(fractions), max(half_lengths), max(exponents)
+
+
+def _attention_kernel(workload: Workload, constants: Constants, generation: Generation) -> tuple[float, float, float]:
+    """``_slowest_attention`` for devices of one generation.
 
     Notes
     -----
@@ -124,19 +134,16 @@ def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float,
     Triton's before 2024 [flash-attention-2; flash-attention-3].
     """
     traits, software = workload.device_traits, workload.software
-    if traits.own_fused_attention or (traits.generation >= Generation.HOPPER and not software.portable_attention):
-        return constants.attention_forward_fraction, constants.attention_half_length
-    share = traits.ampere_instruction_fraction
-    if software.portable_attention and software.year is not None and software.year < FLASH_ATTENTION_2_YEAR:
-        return constants.triton_attention_fraction * share, constants.triton_attention_half_length
-    return constants.portable_attention_fraction * share, constants.portable_attention_half_length
-
-
-def _narrow_head_exponent(workload: Workload) -> float:
-    """Exponent of a fused kernel's rate over its head dim, for the kernels that ``_attention_kernels`` selects."""
-    if workload.device_traits.own_fused_attention or workload.software.portable_attention:
-        return NARROW_HEAD_EXPONENT
-    return OWN_NARROW_HEAD_EXPONENT[workload.device_traits.generation]
+    portable = software.portable_attention and not traits.own_fused_attention
+    exponent = NARROW_HEAD_EXPONENT
+    if not (portable or traits.own_fused_attention):
+        exponent = OWN_NARROW_HEAD_EXPONENT[generation]
+    if traits.own_fused_attention or (generation >= Generation.HOPPER and not portable):
+        return constants.attention_forward_fraction, constants.attention_half_length, exponent
+    share = AMPERE_INSTRUCTION_FRACTION[generation]
+    if portable and software.year is not None and software.year < FLASH_ATTENTION_2_YEAR:
+        return constants.triton_attention_fraction * share, constants.triton_attention_half_length, exponent
+    return constants.portable_attention_fraction * share, constants.portable_attention_half_length, exponent
 
 
 def _release_factor(workload: Workload, constants: Constants) -> float:

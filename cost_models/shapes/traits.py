@@ -32,6 +32,7 @@ class Library(Enum):
     CUDA = "nvidia"
 
 
+# Fraction of the matmul peak that Ampere's matrix instruction reaches; FlashAttention-2 uses this instruction.
 AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, Generation.BLACKWELL: 0.25}
 
 
@@ -60,7 +61,9 @@ class DeviceTraits:
     priors : the family's column of ``cost_models.constants.CONSTANTS``: ``ascend`` or ``gpu``.
     library : the library whose switches the devices have, in addition to the general ones.
     generations : compute capabilities from which on a GPU has the matrix instructions of a generation.
-    generation : the one of this product; an Ascend profile has the lowest.
+    generation : the one of this product, which tells what runs; an Ascend profile has the lowest.
+    possible_generations : those that this product may be; the slowest is priced. A GPU of unstated capability may be its
+        ``generation`` or a newer one.
     own_fused_attention : fused attention always uses the vendor's newest kernel, under any software.
     one_expert_kernel : a grouped matmul is one kernel. On a GPU it is a loop over plain ones, and the host must know their sizes
         [transformer-engine, grouped_linear.py].
@@ -90,6 +93,7 @@ class DeviceTraits:
     library: Library | None = None
     generations: tuple[tuple[float, Generation], ...] = ()
     generation: Generation = Generation.AMPERE
+    possible_generations: tuple[Generation, ...] = (Generation.AMPERE,)
     own_fused_attention: bool = False
     one_expert_kernel: bool = False
     position_bias_fills_mask: bool = False
@@ -105,11 +109,6 @@ class DeviceTraits:
     has_hif8: bool = False
     p2p_buffer_bytes: int = 0
     most_decode_graphs: int = 51
-
-    @property
-    def ampere_instruction_fraction(self) -> float:
-        """Fraction of the matmul peak that Ampere's matrix instruction reaches; FlashAttention-2 uses this instruction."""
-        return AMPERE_INSTRUCTION_FRACTION[self.generation]
 
 
 GPU = DeviceTraits()
@@ -166,11 +165,17 @@ def family_traits(family: str) -> DeviceTraits:
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
     """Traits of one product: its family's traits, and its generation."""
     family, capability = family_traits(profile.family), profile.least_compute_capability
-    recipes = tuple(recipe for recipe, chips in family.recipe_needs if chips.has(profile))
     reached = [generation for first, generation in family.generations if capability >= first]
     generation = reached[-1] if reached else Generation.AMPERE
-    any_layout = family.takes_any_layout or generation is Generation.BLACKWELL
-    return replace(family, generation=generation, fp8_recipes=recipes, takes_any_layout=any_layout)
+    newer = family.generations[len(reached) :] if profile.lacks_compute_capability else ()
+    possible = (generation, *(each for _, each in newer))
+    return replace(
+        family,
+        generation=generation,
+        possible_generations=possible,
+        fp8_recipes=tuple(recipe for recipe, chips in family.recipe_needs if chips.has(profile)),
+        takes_any_layout=family.takes_any_layout or set(possible) == {Generation.BLACKWELL},
+    )
 
 
 @dataclass(frozen=True)

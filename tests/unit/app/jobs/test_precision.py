@@ -154,7 +154,7 @@ def test_a_gpu_of_unstated_compute_capability_gets_no_newer_recipe_and_says_so(t
     own = tmp_path / "own.yaml"
     own.write_text("like: h100-sxm-80gb\nname: own\ncompute_capability: null\n", encoding="utf-8")
     job = parse_job(document("own.yaml", precision="fp8"), folder=tmp_path)
-    assert any("own states no compute_capability: it is priced as 8.9" in warning for warning in job.warnings)
+    assert any("own states no compute_capability: it gets the recipes of 8.9" in warning for warning in job.warnings)
     assert not any("compute_capability" in warning for warning in parse_job(document("h100-sxm-80gb")).warnings)
     with pytest.raises(InputError, match="give one of delayed, tensorwise"):
         parse_job(document("own.yaml", precision="fp8", fp8_recipe="blockwise"), folder=tmp_path)

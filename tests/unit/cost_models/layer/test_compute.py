@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.constants import prior_constants
 from cost_models.layer.compute import (
+    Device,
     achievable_flops_per_s,
     fused_attention_s,
     matmul_peak_flops_per_s,
@@ -94,6 +96,31 @@ def test_attention_kernels_by_generation() -> None:
     assert rate("fp8", "nvfp4", portable=True) == (0.15, 400.0)
     assert rate(portable=True, year=2023) == (0.25, 1300.0)  # Triton's
     assert rate("fp8", year=2023) == (0.5, 350.0)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize(
+    ("precisions", "capabilities"),
+    [
+        (("bf16",), (8.0, 8.9, 9.0, 10.0, 12.0)),
+        (("bf16", "fp8"), (8.9, 9.0, 10.0, 12.0)),
+        (("bf16", "fp8", "nvfp4"), (10.0, 12.0)),
+    ],
+)
+def test_attention_of_a_gpu_of_unstated_capability_is_no_faster_than_that_of_any_it_may_be(
+    portable: bool, precisions: tuple[str, ...], capabilities: tuple[float, ...]
+) -> None:
+    def seconds(capability: float | None, length: int, head_dim: int) -> float:
+        site, rates = gpu(), dict.fromkeys(precisions, 3e14)
+        profile = replace(site.profile, family="nvidia", matmul_flops_per_s=rates, compute_capability=capability)
+        job = workload(cluster=replace(site, profile=profile), portable_attention=portable)
+        priced = Device.of(job, prior_constants("nvidia"))
+        return float(fused_attention_s(1e12, length, head_dim, priced)[0])
+
+    for length in (512, 4096, 131_072):
+        for head_dim in (64, 128):
+            slowest = max(seconds(capability, length, head_dim) for capability in capabilities)
+            assert slowest <= seconds(None, length, head_dim) < 1.3 * slowest
 
 
 def test_only_published_runs_of_plain_megatron_are_slow_on_blackwell() -> None:

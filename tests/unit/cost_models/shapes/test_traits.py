@@ -9,6 +9,7 @@ import pytest
 import cost_models
 from cost_models.constants import CONSTANTS, prior_constants
 from cost_models.shapes.traits import (
+    AMPERE_INSTRUCTION_FRACTION,
     FAMILIES,
     GPU,
     STACKS,
@@ -81,7 +82,8 @@ def test_a_stack_nobody_named_brings_nothing_of_its_own() -> None:
 )
 def test_the_compute_capability_of_a_profile_tells_its_generation(name: str, generation: Generation, fraction: float) -> None:
     traits = device_traits(named(name))
-    assert (traits.generation, traits.ampere_instruction_fraction) == (generation, fraction)
+    assert (traits.generation, AMPERE_INSTRUCTION_FRACTION[traits.generation]) == (generation, fraction)
+    assert traits.possible_generations == (generation,)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +122,7 @@ def test_a_gpu_of_unstated_capability_is_the_oldest_with_its_precisions(
     rates = dict.fromkeys(precisions, 1e14)
     traits = device_traits(replace(named("b200-sxm-180gb"), compute_capability=None, matmul_flops_per_s=rates))
     assert (traits.generation, traits.fp8_recipes) == (generation, recipes)
+    assert not traits.takes_any_layout  # the workstations' Blackwell does not
 
 
 def test_a_workload_resolves_both_once() -> None:
