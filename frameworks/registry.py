@@ -82,10 +82,10 @@ def cp_algos_tried(target: str) -> tuple[CpAlgo, ...]:
 
 
 def usual_cp_algo(target: str) -> CpAlgo:
-    """Algorithm of context parallelism of a plan that states none: a ring, or the first that the target has."""
+    """Algorithm of context parallelism of a plan that states none: the first of the target's table, or a ring."""
     framework = BY_LABEL.get(parse_target(target).label)
     known = () if framework is None else tuple(framework.table.cp_algos)
-    return known[0] if known and CpAlgo.RING not in known else CpAlgo.RING
+    return known[0] if known else CpAlgo.RING
 
 
 def fixed_by(target: str) -> tuple[Fixed, ...]:

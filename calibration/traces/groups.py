@@ -55,12 +55,15 @@ class Layout:
 
     strategy: ParallelStrategy
     layer_passes: int = 0  # layers of a rank times its micro batches; 0 if unknown
+    attends_by_blocks: bool = False  # gradients of gathered keys travel by all-to-alls, see ``SoftwareTraits``
 
     @classmethod
     def of(cls, workload: Workload, strategy: ParallelStrategy) -> Layout:
         """The groups of a job's strategy."""
         num_microbatches = workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
-        return cls(strategy, workload.model.num_layers * num_microbatches // strategy.pp)
+        return cls(
+            strategy, workload.model.num_layers * num_microbatches // strategy.pp, workload.software_traits.attends_by_blocks
+        )
 
     @property
     def shapes(self) -> Mapping[tuple[int, int], Parts]:
@@ -96,7 +99,7 @@ class Layout:
         gathers = s.cp_algo is CpAlgo.KV_ALLGATHER
         rings = s.cp > 1 and s.ulysses_degree < s.cp
         usual = {
-            "alltoall": {Part.EP_COMM, *([Part.CP_COMM] if s.ulysses_degree > 1 else [])},
+            "alltoall": {Part.EP_COMM, *([Part.CP_COMM] if s.ulysses_degree > 1 or (gathers and self.attends_by_blocks) else [])},
             "sendreceive": {Part.PIPELINE, *([Part.CP_COMM] if rings else [])},
             "allgather": {
                 Part.TP_COMM,

@@ -198,7 +198,10 @@ class Reading:
 
     def algorithm(self) -> Any:
         """The framework's name of the context-parallel algorithm."""
-        return self.value("cp-comm-type")
+        kinds = dict.fromkeys(self.values("cp-comm-type"))
+        if len(kinds) > 1:
+            raise ReadingError(Sentence("--cp-comm-type {}: layers of different types have no price", " ".join(kinds)))
+        return next(iter(kinds), None)
 
     def ulysses_degree(self) -> int:
         """Ulysses degree of hybrid context parallelism."""

@@ -100,7 +100,9 @@ ADAPTERS = Rule(
 ULYSSES = Rule(
     "mindformers_adapter_ulysses",
     "[mindformers-1.8, training_graph/transformer/attention.py; mindformers-1.8, lora_adapter.py]",
-    Sentence("with adapters of linear_proj context parallelism is a ring: ulysses divides the layer that the adapter replaces"),
+    Sentence(
+        "with adapters of linear_proj context parallelism is not ulysses, which divides the layer that the adapter replaces"
+    ),
     _loses_ulysses,
     lambda w, s: Sentence(
         "ulysses over cp {} with adapters of linear_proj: the layer that it divides is replaced by one with an adapter", s.cp

@@ -16,7 +16,7 @@ from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.reader import GATHERED, SELECTED, SHARDED, WHOLLY, Reading
 from frameworks.mindformers.selection import WHOLE
-from frameworks.mindformers.table import MODEL, RELEASE
+from frameworks.mindformers.table import MODEL, RELEASE, RING_ATTENTION
 from frameworks.options import options_of
 from frameworks.release import Effect
 from frameworks.unread import CHANGES, Unread
@@ -113,8 +113,8 @@ _KNOWN = {
     GATHERED,
     *_WITHOUT_EFFECT,
     *_BY_DOCUMENT,
-    f"{MODEL}.use_ring_attention",
-}  # a ring is the default of context parallelism
+    RING_ATTENTION,
+}
 # Sections whose keys cost nothing, or belong to data, checkpoints and logs.
 _FREE = (
     *("train_dataset", "train_dataset_task", "eval_dataset", "eval_dataset_task", "processor", "callbacks", "eval_callbacks"),

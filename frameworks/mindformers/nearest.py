@@ -16,7 +16,7 @@ from frameworks.rule import layout_of
 
 def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
     """The nearest strategy that MindFormers 1.8 can express, and a sentence for each replaced setting."""
-    draft = Draft(workload, strategy)
+    draft, gathers = Draft(workload, strategy), CpAlgo.KV_ALLGATHER
     draft.offered(TABLE, rules.NAME)
     size = draft.strategy.microbatch_group_size_per_vp_stage
     if size:
@@ -37,13 +37,13 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         draft.set("dispatcher", draft.strategy.dispatcher.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
     if draft.breaks(rules.CONTEXT_PARALLEL):
         why = Sentence("its layers take colossalai_cp or ulysses_cp")
-        draft.set("cp_algo", draft.strategy.cp_algo.label, "ring", why, cp_algo=CpAlgo.RING, ulysses_degree=1)
+        draft.set("cp_algo", draft.strategy.cp_algo.label, gathers.label, why, cp_algo=gathers, ulysses_degree=1)
     draft.zero_stage(2, Sentence("MindFormers has no switch that gathers weights again in the backward pass"))
     if draft.breaks(adapters.SHARDING):
         draft.zero_stage(0, Sentence("MindSpore's parallel optimizer divides frozen weights as well"))
     if draft.breaks(adapters.ULYSSES):
         why = Sentence("ulysses divides the layer that an adapter of linear_proj replaces")
-        draft.set("cp_algo", "ulysses", "ring", why, cp_algo=CpAlgo.RING, ulysses_degree=1)
+        draft.set("cp_algo", "ulysses", gathers.label, why, cp_algo=gathers, ulysses_degree=1)
     s = draft.strategy
     if s.optimizer_shard_size and s.zero_stage == 0:
         draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", Sentence("nothing is sharded"), optimizer_shard_size=0)

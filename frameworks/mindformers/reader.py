@@ -17,7 +17,7 @@ from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.models import CLASSES
 from frameworks.mindformers.selection import BY_MODULE, WHOLE, Counts, plan_of
-from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
+from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, RING_ATTENTION, TABLE
 from frameworks.options import Options, as_given, options_of
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
@@ -111,7 +111,7 @@ class Reading:
     def strategy(self) -> ParallelStrategy:
         """The strategy."""
         routed = self.routed
-        algo = CpAlgo.NONE if self.cp == 1 else key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.RING)
+        algo = self._cp_algo()
         stage = self._zero_stage()
         shard = self.value(TABLE.columns["optimizer_shard_size"])
         kind, method, layers, modules, plan = self._recompute()
@@ -140,6 +140,12 @@ class Reading:
             tensor_plan=self.selected.plan,
             layer_layout=unless_default(layout, self.schedule) if layout else None,
         )
+
+    def _cp_algo(self) -> CpAlgo:
+        if self.cp == 1:
+            return CpAlgo.NONE
+        algo = key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.KV_ALLGATHER)
+        return CpAlgo.RING if algo is CpAlgo.KV_ALLGATHER and self.value(RING_ATTENTION) is True else algo
 
     @property
     def routed(self) -> bool:

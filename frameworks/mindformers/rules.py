@@ -189,9 +189,9 @@ DEREDUNDENCY = Rule(
 
 CONTEXT_PARALLEL = Rule(
     "mindformers_context_parallel",
-    "[mindformers-1.8, transformer_config_utils.py]",
-    Sentence("context parallelism is ring (colossalai_cp) or ulysses"),
-    lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.RING) & (b.cp_algo != CpAlgo.ULYSSES),
+    "[mindformers-1.8, transformer_config_utils.py; mindformers-1.8, training_graph/transformer/flash_attention.py]",
+    Sentence("context parallelism is kv_allgather (colossalai_cp), ring (with use_ring_attention) or ulysses"),
+    lambda w, b: (b.cp > 1) & (b.cp_algo == CpAlgo.HYBRID),
     lambda w, s: Sentence("{} over cp {}: its layers take colossalai_cp or ulysses_cp", s.cp_algo.label, s.cp),
 )
 

@@ -21,6 +21,7 @@ def _switch(feature: Feature, key: str, *only: str) -> SwitchArgument:
     return SwitchArgument(feature, key, on=(True,), off=False, only=only)
 
 
+RING_ATTENTION = f"{MODEL}.use_ring_attention"
 EXPERT_KEYS = (f"{MODEL}.num_experts", f"{MODEL}.n_routed_experts")  # a class has one of them, and both are refused
 EXPERTS = tuple(f"{key}>0" for key in EXPERT_KEYS)
 
@@ -62,7 +63,13 @@ TABLE = Table(
         ),
     ),
     dispatchers={Dispatcher.ALLTOALL: "alltoall", Dispatcher.HIERARCHICAL: "alltoall_deredundency"},
-    cp_algos={CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"},
+    # ``RING_ATTENTION`` makes a ring of what else gathers keys and values [mindformers-1.8, flash_attention.py].
+    cp_algos={
+        CpAlgo.KV_ALLGATHER: "colossalai_cp",
+        CpAlgo.RING: "colossalai_cp",
+        CpAlgo.ULYSSES: "ulysses_cp",
+        CpAlgo.HYBRID: "hybrid_cp",
+    },
     schedules={
         Schedule.ONE_F_ONE_B: "1f1b",
         Schedule.INTERLEAVED: "1f1b",  # pipeline_interleave makes it interleaved

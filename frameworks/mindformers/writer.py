@@ -24,7 +24,7 @@ from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.selection import Counts, counts_of_plan
-from frameworks.mindformers.table import MODEL, RELEASE, TABLE
+from frameworks.mindformers.table import MODEL, RELEASE, RING_ATTENTION, TABLE
 from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
@@ -83,6 +83,7 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
         "parallel_config.micro_batch_num": num_microbatches(workload, s) if s.pp > 1 else 1,
         names["cp"]: s.cp,
         names["cp_algo"]: TABLE.cp_algos.get(s.cp_algo) if s.cp > 1 else None,
+        RING_ATTENTION: s.cp_algo is CpAlgo.RING if s.cp > 1 else None,
         names["ulysses_degree"]: s.cp if s.cp > 1 and s.cp_algo is CpAlgo.ULYSSES else None,
         names["ep"]: s.ep if workload.model.moe else None,
         "parallel_config.vocab_emb_dp": False,  # these layers split the table with any value
@@ -277,10 +278,6 @@ def _pool_gib(workload: Workload) -> int:
 def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
     notes += [*balance_notes(workload), *fine_tuning.notes(workload), *adapters.notes(workload, s)]
-    if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
-        notes.append(
-            Sentence("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
-        )
     if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:
         notes.append(Sentence("MindFormers documents swap for dense models; with experts, try it on a few layers first."))
     return tuple(notes)

@@ -46,7 +46,7 @@ TABLE = Table(
         ),
     ),
     dispatchers={Dispatcher.ALLTOALL: "eager"},
-    cp_algos={CpAlgo.ULYSSES: "ulysses", CpAlgo.RING: "ring"},
+    cp_algos={CpAlgo.RING: "ring", CpAlgo.ULYSSES: "ulysses"},
     schedules={},
     # Attention is PyTorch's fused one, which NPUs have a kernel of CANN for; grouped experts come with a fused activation.
     implied=Feature.FLASH_ATTENTION | Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.FUSED_SWIGLU,

@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.shapes.canonical import canonical, canonical_schedule
 from cost_models.shapes.recompute_modules import MODULE_NAMES
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Framework
@@ -74,7 +74,7 @@ def _space(workload: Workload, framework: Framework, rng: random.Random) -> Sear
         etp=some((1, 1, 2, 4) if workload.model.moe else (1,), 1),
         micro_batch_size=some((1, 2), 1),
         sequence_parallel=(rng.random() < 0.8,),
-        cp_algo=(rng.choice((CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID)),),
+        cp_algo=(rng.choice(usual.cp_algo),),
         schedule=tuple(Schedule),
         microbatch_group_size_per_vp_stage=some((0, 0, 8), 1),
         dispatcher=usual.dispatcher if workload.model.moe is None else (rng.choice([each for each in Dispatcher if each]),),

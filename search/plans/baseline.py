@@ -21,6 +21,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import fitting_rows
 from frameworks.legality import violations
+from frameworks.registry import usual_cp_algo
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.space.limits import Range, SearchLimits
 from search.space.recompute_modes import recompute_mode
@@ -69,7 +70,7 @@ def baseline_limits(workload: Workload) -> SearchLimits:
         vpp=(1,),
         etp=(1,),
         micro_batch_size=(1,),
-        cp_algo=(CpAlgo.ULYSSES, CpAlgo.RING),
+        cp_algo=tuple(dict.fromkeys((CpAlgo.ULYSSES, usual_cp_algo(workload.software.target)))),
         dispatcher=(Dispatcher.ALLTOALL,) if workload.model.moe else None,
         recompute=(recompute_mode("full"),),
         switches={Feature.SWAP_OPTIMIZER: (False,)},

@@ -4,7 +4,8 @@ Default grid (a range in the limits selects from it, a list replaces it):
 
 - ``tp``: powers of two up to a node, or up to 32 inside a supernode
 - ``pp``: divisors of the device count up to the number of layers and 64; ``vpp``: 1 to 8, and more where they divide the layers
-- ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
+- ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; ring, ulysses and hybrid,
+  and kv_allgather where the target has it
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
 - ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1; 0 with SGD, and

@@ -41,7 +41,7 @@ _SWITCHES = {
     Feature.MOE_SHARED_EXPERT_OVERLAP: "model.model_config.moe_shared_expert_overlap",
 }
 _SCHEDULERS = {"gpipe": Schedule.GPIPE, "zero_bubble_v": Schedule.ZBV}
-_CP_ALGOS = {"colossalai_cp": CpAlgo.RING, "ulysses_cp": CpAlgo.ULYSSES, "hybrid_cp": CpAlgo.HYBRID}
+_CP_ALGOS = {"colossalai_cp": CpAlgo.KV_ALLGATHER, "ulysses_cp": CpAlgo.ULYSSES, "hybrid_cp": CpAlgo.HYBRID}
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
@@ -131,7 +131,9 @@ class Reading:
     def _context_parallel(self) -> tuple[CpAlgo, int]:
         if self.cp == 1:
             return CpAlgo.NONE, 1
-        algo = _CP_ALGOS.get(self._value("parallel_config.context_parallel_algo"), CpAlgo.RING)
+        algo = _CP_ALGOS.get(self._value("parallel_config.context_parallel_algo"), CpAlgo.KV_ALLGATHER)
+        if algo is CpAlgo.KV_ALLGATHER and self._value("model.model_config.use_ring_attention"):
+            algo = CpAlgo.RING
         hybrid = self._degree("parallel_config.ulysses_degree_in_cp")
         return algo, {CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: hybrid}.get(algo, 1)
 

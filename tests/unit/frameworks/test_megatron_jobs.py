@@ -70,6 +70,14 @@ def read(label: str, arguments: list[str], num_devices: int | None = None) -> Re
 
 
 @pytest.mark.parametrize("label", LABELS)
+def test_layers_of_different_context_parallelism_are_refused_by_name(label: str) -> None:
+    start = [*SMALL, "--context-parallel-size", "4", "--micro-batch-size", "1", "--cp-comm-type"]
+    assert read(label, [*start, "all_gather", "all_gather"]).strategy.cp_algo is CpAlgo.KV_ALLGATHER
+    with pytest.raises(ReadingError, match="--cp-comm-type a2a all_gather"):
+        read(label, [*start, "a2a", "all_gather", "a2a"])
+
+
+@pytest.mark.parametrize("label", LABELS)
 @given(name=st.sampled_from(sorted(MODELS)), index=st.integers(0, 10**6))
 @settings(max_examples=80, deadline=None)
 def test_a_job_comes_back_from_its_arguments(label: str, name: str, index: int) -> None:

@@ -307,6 +307,14 @@ def test_other_devices_and_ulysses_without_its_degree_are_named() -> None:
     assert any("ulysses_degree_in_cp 1 is read as 2" in sentence for sentence in job.not_understood)
 
 
+@pytest.mark.parametrize("algo", [None, "colossalai_cp"])
+def test_colossalai_gathers_keys_unless_attention_is_a_ring(algo: str | None) -> None:
+    parallel = {**QWEN_FILE["parallel_config"], "context_parallel": 2, "context_parallel_algo": algo}
+    file = {**QWEN_FILE, "parallel_config": parallel}
+    assert read(file).strategy.cp_algo is CpAlgo.KV_ALLGATHER
+    assert read(with_model(file, use_ring_attention=True)).strategy.cp_algo is CpAlgo.RING
+
+
 def test_layers_of_experts_are_read_from_a_number_or_a_list() -> None:
     def layers(**changes: Any) -> tuple[int, int]:
         moe = read(with_model(DEEPSEEK_NEW, num_hidden_layers=6, **changes)).model.moe

@@ -152,9 +152,9 @@ def test_the_nearest_file_of_a_plan_that_breaks_a_rule_of_adapters_keeps_it() ->
     made = trained(LORA.training.task, QWEN)
     ulysses = ParallelStrategy(tp=4, cp=2, dp=8, sequence_parallel=True, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2, zero_stage=1)
     s, sentences = MINDFORMERS.nearest(made, ulysses)
-    assert (s.zero_stage, s.cp_algo, s.ulysses_degree) == (0, CpAlgo.RING, 1)
+    assert (s.zero_stage, s.cp_algo, s.ulysses_degree) == (0, CpAlgo.KV_ALLGATHER, 1)
     assert any("zero_stage 1 is written as 0" in sentence for sentence in sentences)
-    assert any("cp_algo ulysses is written as ring" in sentence for sentence in sentences)
+    assert any("cp_algo ulysses is written as kv_allgather" in sentence for sentence in sentences)
     broken = {violation.rule for violation in violations(made, s, MINDFORMERS.target)}
     assert not any("adapter" in rule for rule in broken)
 

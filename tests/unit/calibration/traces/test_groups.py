@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from calibration.traces.groups import Group, Layout, hccl_group, nccl_group, operation_of, parts_of
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
+from cost_models.shapes.workload import Software
+from tests.workloads import DENSE as BASE
+from tests.workloads import workload
 
 DENSE = ParallelStrategy(tp=2, pp=2, dp=4)
 MIXTURE = ParallelStrategy(tp=2, dp=8, ep=8, dispatcher=Dispatcher.ALLTOALL)
@@ -47,6 +52,17 @@ def test_an_operation_tells_where_groups_do_not() -> None:
     assert told("sendreceive", Group(), ring) == "cp_comm+pipeline"
     assert told("allgather", Group()) == "tp_comm+dp_comm"
     assert told("", Group()) == "tp_comm+dp_comm+pipeline"
+
+
+def test_gradients_of_gathered_keys_are_exchanged_under_pytorch() -> None:
+    gathered = ParallelStrategy(cp=2, dp=4, ep=4, dispatcher=Dispatcher.ALLTOALL, cp_algo=CpAlgo.KV_ALLGATHER)
+    key = ("alltoall", Group())
+    assert parts_of([key], Layout(gathered, attends_by_blocks=True))[key] == "cp_comm+ep_comm"
+    assert told("alltoall", Group(), gathered) == "ep_comm"
+    for stack, part in (("fsdp", "cp_comm"), ("megatron-lm", "tp_comm+cp_comm+dp_comm")):
+        job = replace(workload(BASE), software=Software(stack))
+        plan = ParallelStrategy(tp=2, cp=2, dp=2, cp_algo=CpAlgo.KV_ALLGATHER)
+        assert parts_of([key], Layout.of(job, plan))[key] == part
 
 
 def test_operations_of_one_group_serve_one_part() -> None:

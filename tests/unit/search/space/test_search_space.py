@@ -122,9 +122,11 @@ def test_names_are_allowed_and_forbidden_whatever_their_dimension() -> None:
     assert names == ["none", "layernorm+mlp_act", *counts, "block:25%", "block:50%", "block:75%", "full", "core_attn"]
 
 
-@pytest.mark.parametrize(("target", "gathers"), [("any", False), ("mindspeed-llm", False), ("megatron-lm", True)])
+@pytest.mark.parametrize(
+    ("target", "gathers"), [("any", False), ("mindspeed-llm", False), ("mindformers", True), ("megatron-lm", True)]
+)
 def test_keys_are_gathered_where_the_target_does(target: str, gathers: bool) -> None:
-    hardware = "h100-sxm-80gb" if gathers else "atlas-800t-a2"
+    hardware = "h100-sxm-80gb" if target == "megatron-lm" else "atlas-800t-a2"
     assert (CpAlgo.KV_ALLGATHER in search_space(workload(hardware=hardware, target=target)).cp_algo) is gathers
 
 
