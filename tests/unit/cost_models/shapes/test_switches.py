@@ -95,7 +95,7 @@ def on(model: ModelShape, cluster: Cluster, **values: Any) -> Workload:
 
 def jobs() -> Iterator[tuple[Workload, tuple[ParallelStrategy, ...]]]:
     for cluster in (ascend_a2(latency_s=1e-6), gpu(latency_s=1e-6)):
-        for model in (DENSE, PLAIN, LEARNED, INDEXED_PLAIN):
+        for model in (DENSE, PLAIN, replace(PLAIN, learned_positions=False), LEARNED, INDEXED_PLAIN):
             yield on(model, cluster), STRATEGIES
         for model in (SPARSE, CAPPED, LATENT, INDEXED, PLAIN_EXPERTS, UNSHARED, UNSHARED_CAPPED):
             yield on(model, cluster), STRATEGIES + ROUTED
