@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from app.catalogue.models.huggingface.config import ACTIVATIONS, Activation, Config, NoBias, Source, channels, given, only
+from app.catalogue.models.huggingface.config import ACTIVATIONS, Activation, Config, NoBias, Source, given, only
 from app.catalogue.models.huggingface.grouped import constants, grouped
 from app.catalogue.models.huggingface.layers import routed_experts, sigmoid_router
 from app.catalogue.models.shape import Fraction, Positive
@@ -25,6 +25,7 @@ BLOCKS = {  # symbols of layers by the library's names, and by its older ones [m
     "mlp": "-",
     "moe": "E",
 }
+HEAD_DIM = 128  # of attention, where a file states none [configuration_nemotron_h.py]
 Block = Literal["linear_attention", "mamba", "full_attention", "attention", "mlp", "moe"]
 
 
@@ -59,11 +60,27 @@ class NemotronHConfig(Config):
     norm_topk_prob: bool = True
     routed_scaling_factor: Positive = 1.0
     num_nextn_predict_layers: MtpLayers | None = None
+    # Older names, which the library reads first.
+    mamba_n_groups: Width | None = None
+    mamba_d_conv: Annotated[int, Field(ge=1, le=64)] | None = None
+    mamba_chunk_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    mamba_conv_bias: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _layers_are_counted(cls, value: object) -> object:
+        """Files of newer releases of the library list their layers without ``num_hidden_layers``."""
+        if not isinstance(value, dict) or value.get("num_hidden_layers") is not None:
+            return value
+        layers = value.get("layers_block_type") or value.get("hybrid_override_pattern")
+        return {**value, "num_hidden_layers": len(layers)} if isinstance(layers, list | str) else value
 
 
 def nemotron_h(config: NemotronHConfig, source: Source) -> ModelShape:
     """Attention sees no positions; experts and MLPs have no gate [modeling_nemotron_h.py]."""
-    only("use_conv_bias", config.use_conv_bias, True, Sentence("the convolution of a state space has a bias"))
+    biased = Sentence("the convolution of a state space has a bias")
+    only("use_conv_bias", config.use_conv_bias, True, biased)
+    only("mamba_conv_bias", config.mamba_conv_bias is not False, True, biased)
     only("residual_in_fp32", config.residual_in_fp32, False, Sentence("the residual is in the precision of the weights"))
     only(
         "num_nextn_predict_layers",
@@ -74,12 +91,12 @@ def nemotron_h(config: NemotronHConfig, source: Source) -> ModelShape:
     pattern = _pattern(config)
     state_space = LocalAttention(
         "state_space",
-        num_key_heads=config.n_groups,
+        num_key_heads=config.mamba_n_groups or config.n_groups,
         num_value_heads=config.mamba_num_heads,
         key_head_dim=config.ssm_state_size,
         value_head_dim=config.mamba_head_dim,
-        conv_kernel=config.conv_kernel,
-        chunk_size=config.chunk_size,
+        conv_kernel=config.mamba_d_conv or config.conv_kernel,
+        chunk_size=config.mamba_chunk_size or config.chunk_size,
     )
     moe = _moe(config) if "E" in pattern else None
     router = RouterConstants()
@@ -88,7 +105,7 @@ def nemotron_h(config: NemotronHConfig, source: Source) -> ModelShape:
     return grouped(
         config,
         source,
-        kv_channels=config.attention_head_dim or channels(config),
+        kv_channels=config.attention_head_dim or config.head_dim or HEAD_DIM,
         gated_linear_unit=False,
         no_positions=True,
         hybrid_layer_pattern=pattern,

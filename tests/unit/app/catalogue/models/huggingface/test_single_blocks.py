@@ -33,6 +33,23 @@ def test_layers_of_one_block_have_their_pattern_in_either_form() -> None:
     assert (nano.moe.num_experts, nano.moe.top_k, nano.moe.shared_expert_ffn_hidden_size) == (128, 6, 3712)
 
 
+def test_a_file_without_a_number_of_layers_has_those_that_it_lists() -> None:
+    blocks = ["linear_attention", "mlp", "full_attention", "moe"]
+    found = model(num_hidden_layers=..., hybrid_override_pattern=..., layers_block_type=blocks)
+    assert (found.num_layers, found.hybrid_layer_pattern) == (4, "M-*E")
+    assert model(num_hidden_layers=...) == model()
+
+
+def test_older_names_of_a_state_space_are_read_and_go_first() -> None:
+    local = model(mamba_n_groups=4, mamba_d_conv=3, mamba_chunk_size=256, mamba_conv_bias=True).local_attention
+    assert local is not None
+    assert (local.num_key_heads, local.conv_kernel, local.chunk_size) == (4, 3, 256)
+
+
+def test_heads_have_128_channels_where_the_file_states_none() -> None:
+    assert model(head_dim=..., attention_head_dim=..., hidden_size=2048).kv_channels == 128
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -43,6 +60,7 @@ def test_layers_of_one_block_have_their_pattern_in_either_form() -> None:
         ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers: 1 is not allowed; multi-token prediction is not priced"),
         ({"residual_in_fp32": True}, "residual_in_fp32: true is not allowed"),
         ({"use_conv_bias": False}, "use_conv_bias: false is not allowed"),
+        ({"mamba_conv_bias": False}, "mamba_conv_bias: false is not allowed"),
     ],
 )
 def test_hybrids_that_are_not_priced_are_refused_by_name(changes: dict[str, Any], sentence: str) -> None:
