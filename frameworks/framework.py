@@ -148,8 +148,9 @@ class Framework:
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
     variable. ``untold``: sentences on parts of the model that the release cannot express, and on a task that it does not start,
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
-    cost are the same. ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with
-    virtual stages, if different. ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
+    cost are the same. ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
+    possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
+    ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
     ``suffix``, from release, purposes and an entry of ``launch_block``. ``forms``: the forms of scripts that are read, if not
     ``suffix``. ``suffix_of``: the suffix of a file with given arguments, if it is not always the same. ``named``: for files that
     name a model and state no sizes; ``read_job`` then raises. ``unwritable``: sentences on a plan that is so far from all that
@@ -174,6 +175,7 @@ class Framework:
     cautions: tuple[Caution, ...] = ()
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
     suffix_of: Callable[[Sequence[str]], str] | None = None
     named: NamedReader | None = None

@@ -10,7 +10,7 @@ from cost_models.shapes.traits import STACKS, default_stack, family_traits, stac
 from cost_models.shapes.workload import Software, Workload
 from documents.errors import InputError, unknown_name
 from documents.sentences import Sentence, joined
-from frameworks.registry import TARGETS, parse_target
+from frameworks.registry import TARGETS, parse_target, releases_of
 from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 
@@ -166,6 +166,8 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
                 Sentence(" Linear layers multiply in TF32, the head in FP32.") if workload.multiplies_in_tf32 else "",
             )
         )
+    for framework in releases_of(software.stack)[:1]:
+        warnings += framework.unpriced(workload)
     named = parse_target(software.target)
     target, own = named.name, named.priced_as
     if own not in (ANY.name, software.stack):

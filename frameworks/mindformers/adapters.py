@@ -49,6 +49,19 @@ def notes(workload: Workload, s: ParallelStrategy) -> Iterator[str]:
         )
 
 
+def unpriced(workload: Workload) -> tuple[str, ...]:
+    """The same sentence for a job, whatever its plan."""
+    adapters = workload.training.task.adapters
+    if adapters is None or not (adapters.on(Target.PROJ) or adapters.on(Target.FC2)):
+        return ()
+    return (
+        Sentence(
+            "With tp above 1 MindFormers exchanges each output of linear_proj and linear_fc2 with an adapter twice more than is "
+            "priced: such plans are slower than predicted."
+        ),
+    )
+
+
 def modules_of(model: ModelShape) -> tuple[str, ...]:
     """The layers of a model that can have adapters: neither those of experts, nor ``linear_qkv`` of latent attention."""
     without = {Target.FC1, Target.FC2} if model.moe is not None else set()

@@ -6,7 +6,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
 from frameworks.framework import Framework, untold_optimizer, untold_task
-from frameworks.mindformers import fine_tuning
+from frameworks.mindformers import adapters, fine_tuning
 from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
@@ -46,4 +46,5 @@ MINDFORMERS = Framework(
     file=yaml_file,
     read_job=read_job,
     untold=untold,
+    unpriced=adapters.unpriced,
 )

@@ -16,6 +16,8 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.legality import violations
+from frameworks.mindformers.adapters import modules_of
+from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.registry import FRAMEWORKS
 from scripts.conformance.drawing import some_plan_is_legal
 
@@ -79,11 +81,20 @@ def job_of(case: Case) -> Job:
     document = {
         "model": case.model.source,
         "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
-        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size, **TASKS[case.task]},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size, **_task(case)},
         "software": {"target": case.target},
         "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH, **NARROWER},
     }
     return parse_job(document, folder=ROOT)
+
+
+def _task(case: Case) -> dict[str, Any]:
+    """The task as in a job. On MindFormers adapters are of the layers that can have one."""
+    task = TASKS[case.task]
+    if case.task != "lora" or not case.target.startswith(MINDFORMERS.name):
+        return task
+    shape, _ = resolve_model(case.model.source, folder=ROOT)
+    return {**task, "adapter": {**task["adapter"], "target_modules": list(modules_of(shape))}}
 
 
 def framework_of(case: Case) -> Framework:

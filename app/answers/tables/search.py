@@ -89,7 +89,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
     yield from assumption_rows(document.assumptions)
-    yield Sentence("Next"), more_text(_launch_text(plan, saved, document.job))
+    yield Sentence("Next"), more_text(_launch_text(plan, saved, document))
 
 
 def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
@@ -173,9 +173,9 @@ def _lattice_text(document: SearchDocument) -> str:
 UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
 
 
-def _launch_text(plan: Plan, saved: Sequence[str], job: Mapping[str, Any]) -> str:
+def _launch_text(plan: Plan, saved: Sequence[str], document: SearchDocument) -> str:
     """Where the files that launch the plan are, or how to get them; the target first, if it has none."""
-    target, task = job["software"]["target"], job["training"].get("task")
+    target, task = document.job["software"]["target"], document.job["training"].get("task")
     files: str = Sentence("launch file {}", joined(", ", saved))
     launch = plan.launch.get(target.partition("@")[0])
     if launch is not None and launch.arguments is None:
@@ -189,6 +189,8 @@ def _launch_text(plan: Plan, saved: Sequence[str], job: Mapping[str, Any]) -> st
             return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
         return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
     if not plan.launchable_on:
+        if any(each.startswith("Physics alone: ") for each in document.warnings):
+            return Sentence("no public release can run plan {}, and the usual target has none that fits", plan.rank)
         return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
     return Sentence("--save-dir DIR writes launch files")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.jobs.job import parse_job
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy
 from cost_models.shapes.training_task import Adapters, Task, TrainingTask
 from cost_models.shapes.workload import Workload
@@ -257,6 +258,29 @@ def test_a_plan_with_adapters_says_what_tensor_parallel_ranks_exchange_beside_it
     assert set(says) == {False, True}
     assert any("exchanges each output twice" in note for note in says[True])
     assert not any("exchanges each output twice" in note for note in says[False])
+
+
+@pytest.mark.parametrize(
+    ("stack", "modules", "warns"),
+    [
+        ("mindformers", ["linear_proj"], True),
+        ("mindformers", ["linear_fc2"], True),
+        ("mindformers", ["linear_qkv", "linear_fc1"], False),
+        ("mindspeed-llm", ["linear_proj"], False),
+    ],
+)
+def test_every_answer_warns_of_exchanges_beside_the_price(stack: str, modules: list[str], warns: bool) -> None:
+    job = parse_job(
+        {
+            "model": "qwen3-8b",
+            "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+            "training": {
+                "task": "lora", "adapter": {"rank": 8, "target_modules": modules}, "seq_length": 4096, "global_batch_size": 8
+            },
+            "software": {"stack": stack},
+        }
+    )  # fmt: skip
+    assert any("twice more than is priced" in warning for warning in job.warnings) is warns
 
 
 def test_samples_that_would_be_packed_are_not_written() -> None:

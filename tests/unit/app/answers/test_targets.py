@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from app.answers.search import search_document
-from app.answers.tables.search import beside_sentences, launch_sentences
+from app.answers.tables.search import beside_sentences, launch_sentences, print_search
 from app.answers.targets import with_usual_target
 from app.catalogue.models.presets import model_preset
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
+from app.text.terminal import plain_text
 
 DENSE: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -160,3 +162,13 @@ def test_physics_alone_says_so_first() -> None:
     limited = {**MIXTURE, "search": {**MIXTURE["search"], "moe_dispatcher": "two_level"}}
     found = with_usual_target(job(limited))
     assert found.warnings[0].startswith("Physics alone: no framework runs these plans as they are, since mindspeed-llm@")
+
+
+def test_the_last_line_offers_no_target_where_the_usual_one_has_no_plan_that_fits() -> None:
+    tuned = {"task": "sft", "seq_length": 4096, "global_batch_size": 8}
+    small = {"model": "qwen3-8b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 1}, "training": tuned}
+    printed = io.StringIO()
+    print_search(plain_text(printed, 200), search_document(with_usual_target(job(small))))
+    last = next(line for line in printed.getvalue().splitlines() if line.startswith("Next"))
+    assert "no public release can run plan 1, and the usual target has none that fits" in last
+    assert "--target NAME" not in last
