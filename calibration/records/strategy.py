@@ -247,7 +247,9 @@ def _context_parallel(
         return (CpAlgo.HYBRID, degree) if degree > 1 else (CpAlgo.RING, 1)
     if "ulysses" in name or name == "a2a":
         return CpAlgo.ULYSSES, cp
-    if "ring" in name or name in ("p2p", "all_gather", "megatron_cp_algo"):
+    if name in ("kv_allgather", "all_gather", "kvallgather_cp_algo"):
+        return CpAlgo.KV_ALLGATHER, 1
+    if "ring" in name or name in ("p2p", "megatron_cp_algo"):
         return CpAlgo.RING, 1
     ulysses = software.software.stack == "mindspeed-llm"  # MindSpeed-LLM's default of --context-parallel-algo; Megatron's is p2p
     notes.add(

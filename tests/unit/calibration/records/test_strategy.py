@@ -93,6 +93,8 @@ def test_an_uneven_batch_is_noted(read: Read) -> None:
     [
         ("ring", [], (CpAlgo.RING, 1), False),
         ("ring (all-gather or p2p)", [], (CpAlgo.RING, 1), False),
+        ("kv_allgather", [], (CpAlgo.KV_ALLGATHER, 1), False),
+        ("all_gather", [], (CpAlgo.KV_ALLGATHER, 1), False),
         ("ulysses", [], (CpAlgo.ULYSSES, 4), False),
         ("a2a", [], (CpAlgo.ULYSSES, 4), False),
         ("hybrid", ["ulysses-degree-in-cp=2"], (CpAlgo.HYBRID, 2), False),
