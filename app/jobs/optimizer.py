@@ -31,12 +31,12 @@ def job_optimizer(section: TrainingSection, task: TrainingTask, model: ModelShap
         raise InputError(
             Sentence("training.optimizer: {} of adapters is not priced; give adam, or a task without adapters.", found.name)
         )
-    if model.local_attention is not None and model.local_attention.is_linear:
-        raise InputError(Sentence("training.optimizer: {} of linear attention is not priced; {} has it.", found.name, model.name))
     if model.hybrid_layer_pattern:
         raise InputError(
             Sentence("training.optimizer: {} of layers of one block is not priced; {} has them.", found.name, model.name)
         )
+    if model.local_attention is not None and model.local_attention.is_linear:
+        raise InputError(Sentence("training.optimizer: {} of linear attention is not priced; {} has it.", found.name, model.name))
     return found
 
 

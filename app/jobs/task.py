@@ -63,10 +63,10 @@ def _adapters(section: TrainingSection, name: Task, model: ModelShape) -> Adapte
                 joined(", ", WITH_ADAPTERS),
             )
         )
-    if model.local_attention is not None and model.local_attention.is_linear:
-        raise InputError(Sentence("training.adapter: adapters of linear attention are not priced; {} has it.", model.name))
     if model.hybrid_layer_pattern:
         raise InputError(Sentence("training.adapter: adapters of layers of one block are not priced; {} has them.", model.name))
+    if model.local_attention is not None and model.local_attention.is_linear:
+        raise InputError(Sentence("training.adapter: adapters of linear attention are not priced; {} has it.", model.name))
     if model.sparse_attention is not None:
         raise InputError(Sentence("training.adapter: adapters of sparse attention are not priced; {} has it.", model.name))
     modules = given.target_modules

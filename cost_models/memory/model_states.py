@@ -13,11 +13,11 @@ from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_line
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.optimizers import ADAM
-from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
+from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, PLAIN_MATRICES, layer_rank_parameters, projected_steps
 from cost_models.shapes.precision import FOUR_BIT_BYTES, FOUR_BITS, Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import LayerKind, ModelShape, Workload
 
 # Bytes a parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
@@ -137,18 +137,20 @@ def stage_parameters(
     last_kind = model.kinds_of_layers()[-1]
     h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
     dense, experts, layer, expert = none, none, none, none
-    tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, none.shape)
+    tensor = none
+    matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         its_dense, its_experts = layer_rank_parameters(model.of_kind(kind), batch, moe=kind.moe, local=kind.local)
         dense = dense + number * its_dense
         present = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0) > 0
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
+        tensor = np.where(present, np.maximum(tensor, _largest_dense(model.of_kind(kind), kind) / batch.tp), tensor)
         if kind.moe:
             experts = experts + number * its_experts
             # Gate and up are one tensor: of all experts of a rank with grouped matmuls, else of each expert.
             local = (model.moe.num_experts if model.moe else 1) / batch.ep
             together = np.where(batch.has(Feature.MOE_GROUPED_GEMM), 1.0, local)
-            of_layer = its_experts * 2.0 / GATED_MATRICES / together
+            of_layer = its_experts * (matrices - 1) / matrices / together
             expert = np.where(present, np.maximum(expert, of_layer), expert)
     first, last, mtp, mtp_experts = edge_parameters(workload, batch)
     tables = is_first + is_last + is_mtp * model.mtp_num_layers
@@ -165,6 +167,23 @@ def stage_parameters(
         largest_shard=np.maximum(of_dense, of_experts),
         largest_layer=np.maximum(layer, table),
     )
+
+
+def _largest_dense(view: ModelShape, kind: LayerKind) -> float:
+    """Elements of the largest dense weight of a layer: its MLP's first, or of a layer without an MLP its input projection.
+
+    A state space projects queries, keys, values, gate and step by one weight [megatron-0.19, mamba_mixer.py].
+    """
+    h, ways = view.hidden_size, 2 if view.gated_linear_unit else 1
+    if kind.has_mlp and kind.has_mixer:
+        return ways * h * view.ffn_hidden_size
+    if kind.has_mlp:
+        shared = view.moe.shared_expert_ffn_hidden_size if view.moe else 0
+        return ways * h * (shared if kind.moe else view.ffn_hidden_size)
+    if (linear := view.linear_attention(local=kind.local)) is not None:
+        return h * (2 * linear.query_key_width + 2 * linear.value_width + projected_steps(linear))
+    gates = view.num_attention_heads if view.attention_output_gate else 0
+    return h * view.kv_channels * (view.num_attention_heads + gates + 2 * view.num_query_groups)
 
 
 def trained_parameters(

@@ -142,6 +142,8 @@ class LayerKind(NamedTuple):
         """The name used in files."""
         if not self.has_mixer:
             return "experts" if self.moe else "mlp"
+        if self.local and not self.has_mlp:
+            return "recurrence"
         first = "attention" if not self.has_mlp else "moe" if self.moe else "dense"
         return first + ("-local" if self.local else "")
 

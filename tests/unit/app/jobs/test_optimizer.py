@@ -50,6 +50,7 @@ def test_a_job_with_the_default_says_nothing_of_it() -> None:
         ({"optimizer": "sgd", "muon_num_ns_steps": 5}, "training.muon_num_ns_steps: sgd orthogonalises nothing"),
         ({"optimizer": "muon", "task": "lora", "adapter": {"rank": 8}}, "training.optimizer: muon of adapters is not priced"),
         ({"optimizer": "muon", "model": "qwen3-next-80b-a3b"}, "training.optimizer: muon of linear attention is not priced"),
+        ({"optimizer": "muon", "model": "nemotron-h-8b"}, "training.optimizer: muon of layers of one block is not priced"),
         ({"optimizer": "muon", "muon_num_ns_steps": 0}, "training.muon_num_ns_steps"),
     ],
 )

@@ -57,7 +57,7 @@ def cost(kind: LayerKind, model: ModelShape = HYBRID, **columns: object) -> Laye
 def test_each_symbol_is_a_layer_of_one_block() -> None:
     assert HYBRID.kinds_of_layers() == (MAMBA, MLP, ATTENTION, EXPERT)
     assert HYBRID.moe_layers() == (False, False, False, True)
-    assert [kind.label for kind in (MAMBA, ATTENTION, MLP, EXPERT)] == ["attention-local", "attention", "mlp", "experts"]
+    assert [kind.label for kind in (MAMBA, ATTENTION, MLP, EXPERT)] == ["recurrence", "attention", "mlp", "experts"]
 
 
 def test_parameters_of_each_kind() -> None:

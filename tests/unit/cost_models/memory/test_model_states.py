@@ -17,7 +17,7 @@ from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import LAYER_SYMBOLS, LocalAttention, ModelShape, MoeShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, batch, priced, workload
@@ -234,6 +234,23 @@ def test_largest_tensor_and_layer() -> None:
     assert float(alone.largest_layer[0, 0]) == 32000 * 1024 / 2 > float(sparse.largest_layer[0, 0])  # its copy of the table
     assert float(alone.largest_tensor[0, 0]) == 32000 * 1024 / 2
     assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2
+
+
+def test_the_largest_tensor_of_layers_of_one_block_is_of_the_kinds_that_a_stage_has() -> None:
+    states = LocalAttention("state_space", 0, 0, 2, 8, 32, 64, 4, 128)  # 2 groups of 32 channels, 8 heads of 64
+    experts = MoeShape(num_experts=8, top_k=2, expert_ffn_hidden_size=256)
+    plain = {"gated_linear_unit": False, "no_positions": True, "local_attention": states, "moe": experts}
+    model = replace(DENSE, num_layers=4, hybrid_layer_pattern="M-*E", **plain)
+    one, none = np.ones((1, 1)), np.zeros((1, 1))
+
+    def largest(symbol: str) -> float:
+        numbers = tuple(one if kind == LAYER_SYMBOLS[symbol] else none for kind in model.layer_kinds())
+        return float(stage_parameters(workload(model), batch(tp=2, ep=4), numbers, none, none, none).largest_tensor[0, 0])
+
+    assert largest("M") == 1024 * (2 * 2 * 32 + 2 * 8 * 64 + 8) / 2
+    assert largest("*") == 1024 * 3 * 8 * 128 / 2
+    assert largest("-") == 1024 * 4096 / 2
+    assert largest("E") == 2 * pytest.approx(1024 * 256)  # two experts a rank without a gate: one matrix of two
 
 
 def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None:
