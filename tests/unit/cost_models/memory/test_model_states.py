@@ -250,7 +250,7 @@ def test_the_largest_tensor_of_layers_of_one_block_is_of_the_kinds_that_a_stage_
     assert largest("M") == 1024 * (2 * 2 * 32 + 2 * 8 * 64 + 8) / 2
     assert largest("*") == 1024 * 3 * 8 * 128 / 2
     assert largest("-") == 1024 * 4096 / 2
-    assert largest("E") == 2 * pytest.approx(1024 * 256)  # two experts a rank without a gate: one matrix of two
+    assert largest("E") == 2 * 1024 * 256  # two experts a rank without a gate: one matrix of two
 
 
 def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None:
