@@ -24,7 +24,8 @@ RUNS = ("[runs-fit]", "[runs-ascend]", "[runs-gpu]")  # citations of runs
 class WithoutRuns:
     """A tuned number's neutral value for each family, its uncertainty (one standard deviation of its log), and the reason.
 
-    ``module`` holds a number that is not in ``CONSTANTS``; ``low`` and ``high`` are its bounds.
+    ``module`` holds a number that is not in ``CONSTANTS``; ``low`` and ``high`` are its bounds. In a family that is not among
+    ``tuned_on`` the model takes the value without runs.
     """
 
     name: str
@@ -35,10 +36,15 @@ class WithoutRuns:
     module: str | None = None
     low: float = 0.0
     high: float = float("inf")
+    tuned_on: tuple[str, ...] = ("ascend", "gpu")
 
     def neutral(self, family: str) -> float:
         """The value without runs, for ``ascend`` or a family with a GPU's priors."""
         return float(getattr(self, family_traits(family).priors))
+
+    def is_tuned_on(self, family: str) -> bool:
+        """Whether runs of the family, or of one with its priors, set the number."""
+        return family_traits(family).priors in self.tuned_on
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -56,13 +62,13 @@ _COMMUNICATION, _COMPUTE, _HOST, _MODULES = (part.__name__ for part in (communic
 
 TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("matmul_fraction", 0.9, 0.9, 0.15, "large matmuls of a step reach 80 to 100 % of the best one [flagperf]"),
-    WithoutRuns("attention_forward_fraction", 0.45, 0.6, 0.25, "[pto-isa, flash attention table]; [flash-attention-3, figure 5]"),
+    WithoutRuns("attention_forward_fraction", 0.45, 0.6, 0.25, "[pto-isa, flash attention table]; [flash-attention-3, figure 5]",
+                tuned_on=("gpu",)),
     WithoutRuns("portable_attention_fraction", 0.45, 0.6, 0.25, "[flash-attention-2, figure 5]"),
     WithoutRuns("triton_attention_fraction", 0.45, 0.4, 0.3, "Triton's curve in [flash-attention-2, figure 5]"),
     WithoutRuns("triton_attention_half_length", 500.0, 500.0, 1.0, "as FlashAttention-2 [flash-attention-2, figure 5]"),
     WithoutRuns("attention_backward_fraction", 0.8, 0.8, 0.25, "[flash-attention-2, figures 4 and 5]"),
-    WithoutRuns("score_bytes", 13.0, 13.0, 0.4, "written, masked, normalised, dropped, read: 13 B counted"),
-    WithoutRuns("vector_fraction", 0.85, 0.85, 0.25, "[asc-devkit]"),
+    WithoutRuns("vector_fraction", 0.85, 0.85, 0.25, "[asc-devkit]", tuned_on=("ascend",)),
     WithoutRuns("quantise_bytes", 6.0, 6.0, 0.5, "read once, written in rows and in columns [transformer-engine]"),
     WithoutRuns("wave_loss", 0.5, 0.5, 0.5, "mean of a last wave of any size [asc-devkit-guide]"),
     WithoutRuns("host_kernel_s", 1e-5, 1e-5, 0.8, "5 to 20 us a dispatch [msmodeling]"),
@@ -76,7 +82,6 @@ TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("intra_fraction", 0.83, 0.75, 0.2, "[hcomm]; all-reduce over NVLink by nccl-tests [stas00]"),
     WithoutRuns("inter_fraction", 0.83, 0.85, 0.2, "[hcomm]; nccl-tests over InfiniBand [stas00]"),
     WithoutRuns("collective_latency_s", 1.5e-5, 2e-5, 0.7, "[mc2-case]"),
-    WithoutRuns("fused_tp_exposed_fraction", 0.6, 0.6, 0.3, "[pto-isa, fused GEMM]"),
     WithoutRuns("overlapped_tp_exposed_fraction", 0.5, 0.5, 0.6, "between all and none"),
     WithoutRuns("cp_factor", 1.0, 1.0, 0.3, "the formula"),
     WithoutRuns("expert_comm_factor", 1.0, 1.0, 0.3, "the formula"),
@@ -84,7 +89,7 @@ TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("cross_entropy_bytes", 40.0, 24.0, 0.7, "eight to twenty reads and writes of 2 or 4 bytes [megatron-0.12]"),
     WithoutRuns("dp_exposed_fraction", 0.4, 0.4, 0.8, "between all and none"),
     WithoutRuns("hidden_stretch_fraction", 0.2, 0.2, 0.8, "[mc2-case]"),
-    WithoutRuns("step_overhead_s", 0.02, 0.02, 0.8, "tens of milliseconds; no figure known"),
+    WithoutRuns("step_overhead_s", 0.02, 0.02, 0.8, "tens of milliseconds; no figure known", tuned_on=("ascend",)),
     WithoutRuns("allocator_fraction", 0.03, 0.05, 0.8, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]; moves no time"),
     WithoutRuns("FINE_GRAIN_INTERLEAVE_FRACTION", 0.9, 0.9, 0.2, "some of it hides; no figure known", _COMMUNICATION, 0.3, 1.0),
     WithoutRuns("MISALIGNED_HEAD_FLOPS_PER_S", 2e13, 2e13, 1.0, "off the tensor cores [nvidia-datasheets]", _COMPUTE, 1e12, 2e14),

@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.intervals.shared_errors import effective_number, shared_fraction
 from calibration.intervals.widening import MECHANISM, Step, Taken, cell, factor_of, steps_taken
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
@@ -71,19 +72,20 @@ def error_bands(
 
     ``groups`` says which runs were left out together. Errors of one group are correlated, so every group has the same weight,
     whatever the number of its runs; one more such weight is beyond the largest error [dunn2023]. Groups of one of ``clusters``
-    share part of their errors: n of them weigh, and count, as n^(1/2). All kinds share one set of quantiles: those of errors
-    over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk towards the mean of all as if by
-    ``PRIOR_GROUPS`` more groups. The scale of K groups is uncertain by one part in K, which widens the band by
-    (1 + 1/K)^(1/2). With fewer than ``QUANTILES_FROM`` groups in all, quantiles reach to the largest errors; a kind with fewer
-    is at least as wide as its kind in ``wider``.
+    share the part of their errors that ``shared_fraction`` measures, and weigh and count by ``effective_number``. All kinds share
+    one set of quantiles: those of errors over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk
+    towards the mean of all as if by ``PRIOR_GROUPS`` more groups. The scale of K groups is uncertain by one part in K, which
+    widens the band by (1 + 1/K)^(1/2). With fewer than ``QUANTILES_FROM`` groups in all, quantiles reach to the largest errors; a
+    kind with fewer is at least as wide as its kind in ``wider``.
     """
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
     kinds = np.array([kind_of(r.workload) for r in records])
     labels, sizes = np.unique([str(group) for group in groups], return_inverse=True, return_counts=True)[1:]
-    weights = _shares(groups, clusters) / sizes[labels]
+    shared = 0.0 if clusters is None else shared_fraction(signed, groups, clusters)
+    weights = _shares(groups, clusters, shared) / sizes[labels]
     members = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
     num_groups = {kind: len(np.unique(labels[own])) for kind, own in members.items()}
-    counted = {kind: _counted(groups, clusters, own) for kind, own in members.items()}
+    counted = {kind: _counted(groups, clusters, own, shared) for kind, own in members.items()}
     pooled = _scale(signed, weights)
     scales = {
         kind: float(np.exp((n * np.log(_scale(signed[own], weights[own])) + PRIOR_GROUPS * np.log(pooled)) / (n + PRIOR_GROUPS)))
@@ -99,20 +101,20 @@ def error_bands(
     return (*bands, *(band for band in wider if band.kind not in scales))
 
 
-def _shares(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None) -> Floats:
-    """Weight of each run's group: one, or the inverse root of the number of groups in its cluster. ``[run]``"""
+def _shares(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, shared: float) -> Floats:
+    """Weight of each run's group: its part of the effective number of groups in its cluster. ``[run]``"""
     if clusters is None:
         return np.ones(len(groups))
     together = _together(groups, clusters)
-    return np.array([together[cluster] ** -0.5 for cluster in clusters])
+    return np.array([effective_number(together[cluster], shared) / together[cluster] for cluster in clusters])
 
 
-def _counted(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, own: NDArray[np.bool_]) -> float:
-    """Number of groups of some runs, with clusters discounted."""
+def _counted(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, own: NDArray[np.bool_], shared: float) -> float:
+    """Effective number of groups of some runs."""
     chosen = np.flatnonzero(own).tolist()
     some = [groups[i] for i in chosen]
     within = some if clusters is None else [clusters[i] for i in chosen]
-    return float(sum(number**0.5 for number in _together(some, within).values()))
+    return float(sum(effective_number(number, shared) for number in _together(some, within).values()))
 
 
 def _together(groups: Sequence[Hashable], clusters: Sequence[Hashable]) -> Counter[Hashable]:

@@ -85,7 +85,7 @@ def nested_model(
     observations and are only predicted. The fit keeps its first derivatives. Numbers that move no observation return to their
     values without runs.
     """
-    numbers = (*TUNED, *_from_sources(free))
+    numbers = (*(number for number in TUNED if number.is_tuned_on(family)), *_from_sources(free))
     start = _logs([number.value(constants) for number in numbers])
     errors = log_errors_of(observations, constants)
     columns = []

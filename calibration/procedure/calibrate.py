@@ -49,28 +49,21 @@ from documents.sentences import Sentence
 # Constants that runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
 ASCEND_CONSTANTS = (
     "matmul_fraction",
-    "attention_forward_fraction",
-    "score_bytes",
     "vector_fraction",
     "recent_eager_factor",
     "host_micro_batch_s",
     "host_moe_sync_s",
     "intra_fraction",
-    "backward_tp_exposed_fraction",
-    "fused_tp_exposed_fraction",
     "dp_exposed_fraction",
 )
 ASCEND_STACK_CONSTANTS = {"mindformers": ("early_graph_factor",)}
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
-    "score_bytes",
-    "vector_fraction",
     "host_kernel_s",
     "intra_fraction",
     "inter_fraction",
     "overlapped_tp_exposed_fraction",
-    "step_overhead_s",
     "attention_backward_fraction",
 )
 GPU_STACK_CONSTANTS = {

@@ -116,6 +116,7 @@ class TrainingSection(RecordSection):
     seq_length: bounds.SeqLength
     global_batch_size: bounds.GlobalBatch
     precision: bounds.Text = ""
+    precision_detail: bounds.Text | None = None
     router_balance: bounds.Text = ""
 
 

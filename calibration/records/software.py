@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from calibration.records.known_flags import OFF, Flag
 from calibration.records.sections import Notes, SoftwareSection
+from cost_models.layer.compute import FLASH_ATTENTION_2_YEAR
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.traits import STACKS, default_stack
@@ -51,6 +52,10 @@ _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
 _NEMO_FLASH_RELEASE = 2024
+# Megatron-LM's own layers, its default until then, call the flash-attn package [megatron-main, commit e7b74a4b7e]. Transformer
+# Engine's take cuDNN's kernels on Hopper, but that package before this release [transformer-engine, commit 32db39288].
+_OWN_LAYERS_UNTIL, _CUDNN_ATTENTION = 2024.25, (1, 2)
+_TRANSFORMER_ENGINE = re.compile(r"transformer engine (\d+)\.(\d+)")
 _BNSD_YEAR = 2025  # scripts of MindSpeed-LLM set this layout of attention from its first releases under that name
 _PADDED_BASE_LENGTH = 128  # default of MindSpeed-LLM [mindspeed-llm, mla_feature.py]
 _HANGING_PARAMETERS, _HANGING_NODES = 1e11, 20  # above which Megatron-DeepSpeed hung unless launches blocked [bigscience]
@@ -165,7 +170,7 @@ def record_software(
         execution="graph" if compiled else "eager",
         year=year,
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
-        portable_attention=stack == "fsdp" and "transformer engine" not in backend.lower(),
+        portable_attention=_has_portable_attention(stack, year, flags, backend),
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
         stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
@@ -237,6 +242,19 @@ def _has_flash_attention(stack: str, year: float | None, flags: tuple[Flag, ...]
         return year is None or year >= _NEMO_FLASH_RELEASE
     old = year is not None and year < _FLASH_ATTENTION_RELEASE
     return stack != "megatron-deepspeed" and not old  # Megatron-DeepSpeed leaves it off by default
+
+
+def _has_portable_attention(stack: str, year: float | None, flags: tuple[Flag, ...], backend: str) -> bool:
+    """Whether attention is PyTorch's or the flash-attn package's, whose kernels do not use newer matmul instructions."""
+    if stack == "fsdp":
+        return "transformer engine" not in backend.lower()
+    if stack != "megatron-lm" or flag_value(flags, "use-flash-attn") is None or year is None or year < FLASH_ATTENTION_2_YEAR:
+        return False
+    has_core = flag_value(flags, "use-mcore-models") is not None or flag_value(flags, "transformer-impl") == "transformer_engine"
+    engine = _TRANSFORMER_ENGINE.search(backend.lower())
+    if has_core or year >= _OWN_LAYERS_UNTIL:
+        return engine is not None and (int(engine[1]), int(engine[2])) < _CUDNN_ATTENTION
+    return True
 
 
 def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, flags: tuple[str, ...]) -> bool:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from calibration.records.categories import run_category
-from calibration.records.known_flags import NO_FLAGS, RecordFlags, read_features, read_flags, record_flags, with_stated
+from calibration.records.known_flags import NO_FLAGS, Flag, RecordFlags, read_features, read_flags, record_flags, with_stated
 from calibration.records.layout import num_noop_layers
 from calibration.records.model import record_model
 from calibration.records.origin import NOT_STATED, Origin, origin_of
+from calibration.records.precision import record_precision, record_recipe
 from calibration.records.sections import (
     MIN_MEASURED,
     ClusterSection,
@@ -37,9 +38,10 @@ from calibration.records.software import record_software, release_year, software
 from calibration.records.strategy import record_degrees, record_strategy
 from calibration.records.unread_keys import unread_sentences
 from cost_models.shapes.expert_spread import ExpertSpread
+from cost_models.shapes.precision import EIGHT_BITS
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.traits import STACKS
+from cost_models.shapes.traits import STACKS, SoftwareTraits
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
@@ -49,21 +51,6 @@ from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
-# The first of these in a precision's text counts: recipes add their own words, such as amp_fp8, MXFP8 or bf16_mixed.
-_PRECISIONS = {
-    "fp4": "nvfp4",
-    "fp8": "fp8",
-    "float8": "fp8",
-    "hif8": "fp8",
-    "e4m3": "fp8",
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-    "fp32": "fp32",
-    "float32": "fp32",
-    "tf32": "fp32",
-}
 _LISTED = re.compile(r"\b(recompute|select_recompute)['\"]?\s*[:=]\s*(\[[\d\s,\[\]]*\])")
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
 
@@ -284,7 +271,7 @@ def _priced(
     flags = read_flags([*software_section.raw_flags, *_recompute_flags(row)], stack)
     row = with_stated(row, flags)
     training_section = _section(TrainingSection, row, "training")
-    training = _training(training_section, training_notes)
+    training = _training(training_section, training_notes, flags, STACKS[stack].traits)
     software = record_software(software_section, flags, stack, profile=cluster.profile, precision=training.precision)
     if software_section.version and software.software.year is None and STACKS[stack].traits.releases is not None:
         software_notes.add("version", software_section.version, Sentence("names no release that is known, priced as the newest"))
@@ -333,12 +320,14 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
     return Cluster(hardware, section.num_devices, inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device)
 
 
-def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
-    text = section.precision.lower()
-    precision = next((known for held, known in _PRECISIONS.items() if held in text), "bf16")
-    if text != precision:
-        notes.add("precision", section.precision or None, Sentence("is read as {}", precision))
-    return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
+def _training(section: TrainingSection, notes: Notes, flags: tuple[Flag, ...], stack: SoftwareTraits) -> TrainingJob:
+    precision = record_precision(section, notes)
+    return TrainingJob(
+        seq_length=section.seq_length,
+        global_batch_size=section.global_batch_size,
+        precision=precision,
+        fp8_recipe=record_recipe(section, flags, stack) if precision in EIGHT_BITS else None,
+    )
 
 
 def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *, by_force: bool) -> ExpertSpread | None:

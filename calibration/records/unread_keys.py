@@ -36,7 +36,7 @@ _DESCRIBES = {
     "": {"id", "tier", "is_latest_for_config", "config_complete", "ranking_group", "suspect", "source", "notes"},
     "model": {"name", "family"},
     "cluster": {"published_server", "network"},
-    "training": {"task", "precision_detail"},
+    "training": {"task"},
     "strategy.recompute": {"detail"},
     "measured": {"basis", "step_time_cv"},
 }

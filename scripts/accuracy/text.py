@@ -67,8 +67,8 @@ Most are predicted too fast: few of these stacks were tuned for a benchmark, as 
 and most have no constants of their own. Your own runs remove that ([calibration.md](calibration.md)).
 
 These runs teach nothing either, but somebody looked at their errors, so they are blind no more: at 49 for a
-rule of reading (PyTorch's own layers are not fused), at one on Ascend for the releases of other frameworks,
-and at 18 of Megatron-Kwai, which may be fitted to and are not yet.
+rule of reading (PyTorch's own layers are not fused), and at one on Ascend for the releases of other
+frameworks. 18 more, of Megatron-Kwai, were opened and now teach.
 
 {opened}
 ## Aims

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from calibration.fitting.tuned_numbers import FORM, RUNS, TUNED, WithoutRuns, numbers_at
+from calibration.procedure.calibrate import FREE_CONSTANTS
 from cost_models.constants import CONSTANTS, prior_constants
 from scripts.pages.write_tuned_numbers import PAGE, with_table
 
@@ -62,6 +63,14 @@ def test_a_number_without_runs_lies_within_its_bounds_and_is_vague(number: Witho
     known = {c.name: c.log_spread for c in CONSTANTS}
     assert number.log_spread >= known.get(number.name, 0.1)
     assert number.why
+
+
+def test_a_family_that_sets_no_number_takes_it_from_sources() -> None:
+    kept = [(number, family) for number in TUNED for family in FAMILIES if not number.is_tuned_on(family)]
+    assert kept
+    for number, family in kept:
+        assert number.value(prior_constants(family)) == number.neutral(family)
+        assert number.name not in FREE_CONSTANTS[family][0]
 
 
 def test_numbers_come_back_even_after_an_error() -> None:

@@ -58,16 +58,24 @@ def test_many_runs_of_one_group_weigh_as_one(read: Read) -> None:
     assert (many.low, many.high) == (pytest.approx(few.low), pytest.approx(few.high))
 
 
-def test_groups_of_one_cluster_weigh_as_the_root_of_their_number(read: Read) -> None:
-    # Of a cluster of 36 groups that err by 0.1 and 14 groups of their own, one in four by 0.4: six against fourteen, not 36.
-    errors = [0.1] * 36 + [0.4 if i % 4 == 0 else 0.1 for i in range(14)]
-    records, groups = [read()] * 50, range(50)
+def test_groups_of_one_cluster_weigh_as_much_as_they_say_of_other_clusters(read: Read) -> None:
+    # Fifteen groups of one cluster agree, and so do fifteen others: each cluster weighs as one group, beside eight.
+    errors = [0.1] * 15 + [-0.1] * 15 + [0.4] * 2 + [0.0] * 6
+    records, groups = [read()] * 38, range(38)
     alone = error_bands(records, errors, groups)[0]
-    together = error_bands(records, errors, groups, clusters=["one"] * 36 + [f"own {i}" for i in range(14)])[0]
-    assert -together.low == pytest.approx(0.4 * (21 / 20) ** 0.5)  # 4 of 20 beyond, more than one in ten
-    assert -alone.low == pytest.approx(0.1 * (51 / 50) ** 0.5)  # 4 of 50
+    together = error_bands(records, errors, groups, clusters=["one"] * 15 + ["two"] * 15 + [f"own {i}" for i in range(8)])[0]
+    assert -together.low == pytest.approx(0.4 * (11 / 10) ** 0.5)  # 2 of 10 beyond, more than one in ten
+    assert -alone.low == pytest.approx(0.1 * (39 / 38) ** 0.5)  # 2 of 38
     same = error_bands(records, errors, groups, clusters=groups)[0]
     assert (same.low, same.high) == (alone.low, alone.high)
+
+
+def test_groups_of_clusters_that_differ_inside_count_each(read: Read) -> None:
+    errors = [0.1 * (-1) ** i for i in range(40)]
+    records, groups = [read()] * 40, range(40)
+    alone = error_bands(records, errors, groups)[0]
+    together = error_bands(records, errors, groups, clusters=["one"] * 20 + ["two"] * 20)[0]
+    assert (together.low, together.high) == (alone.low, alone.high)
 
 
 @pytest.mark.parametrize("num_sparse", [3, 6, 15])

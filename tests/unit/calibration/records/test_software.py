@@ -205,6 +205,34 @@ def test_mindspeed_pads_latent_heads_as_layout_and_release_say(read: Read, versi
     assert record.workload.software.latent_padding == padding
 
 
+@pytest.mark.parametrize(
+    ("changes", "portable"),
+    [
+        ({"software.framework": "Megatron-LM", "software.version": "2024-01"}, True),  # layers of its own call the package
+        ({"software.framework": "Megatron-LM", "software.version": "2024-06"}, False),  # Transformer Engine is the default
+        ({"software.framework": "Megatron-LM", "software.version": None}, False),
+        ({"software.framework": "Megatron-LM", "software.version": "2024-01", "software.raw_flags": []}, False),
+        ({"software.framework": "Megatron-DeepSpeed", "software.version": "2024-01"}, False),
+        ({"software.framework": "torchtitan", "software.version": "2024-12"}, True),
+        ({"software.framework": "NeMo AutoModel (FSDP2)", "software.backend": "PyTorch/CUDA + Transformer Engine"}, False),
+    ],
+)
+def test_attention_kernels_follow_from_framework_release_and_flags(read: Read, changes: dict[str, Any], portable: bool) -> None:
+    record = read({**GPU, "software.raw_flags": ["use-flash-attn"], **changes})
+    assert record.workload.software.portable_attention is portable
+
+
+@pytest.mark.parametrize(
+    ("engine", "portable"),
+    [("Transformer Engine 1.1", True), ("Transformer Engine 1.2", False), ("Transformer Engine 2.0", False), ("PyTorch", False)],
+)
+@pytest.mark.parametrize("core", ["use-mcore-models", "transformer-impl=transformer_engine"])
+def test_transformer_engine_ran_the_package_before_it_preferred_cudnn(read: Read, core: str, engine: str, portable: bool) -> None:
+    software = {"software.framework": "Megatron-LM", "software.version": "2024-01", "software.backend": engine}
+    record = read({**GPU, **software, "software.raw_flags": ["use-flash-attn", core]})
+    assert record.workload.software.portable_attention is portable
+
+
 def test_no_other_stack_pads_latent_heads(read: Read) -> None:
     assert read({**GPU, "software.framework": "Megatron-LM"}).workload.software.latent_padding == 0
 
