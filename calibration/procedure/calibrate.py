@@ -46,7 +46,7 @@ from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.traits import family_traits
 from documents.sentences import Sentence
 
-# Constants that runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
+# Constants that runs of each family may move: about eight mechanisms, and up to three deviations for each further stack.
 ASCEND_CONSTANTS = (
     "matmul_fraction",
     "vector_fraction",
@@ -69,6 +69,11 @@ GPU_CONSTANTS = (
 GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
+}
+# Constants that published runs leave at the values of their sources (ADR 51), and that a site's own runs may move.
+SITE_CONSTANTS = {
+    "ascend": ("attention_forward_fraction", "score_bytes", "backward_tp_exposed_fraction", "fused_tp_exposed_fraction"),
+    "gpu": ("score_bytes", "vector_fraction", "step_overhead_s"),
 }
 PUBLISHED_ONLY = ("stock_blackwell_factor",)  # factors of published machines; no run of a user's site has them
 FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
@@ -117,6 +122,11 @@ def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
     """Constants that runs of these stacks may move."""
     common, deviations = FREE_CONSTANTS[family_traits(family).priors]
     return common + tuple(name for stack in sorted(set(stacks)) for name in deviations.get(stack, ()))
+
+
+def site_constants(family: str, stack: str) -> tuple[str, ...]:
+    """Constants that a site's runs of this stack may move."""
+    return free_constants(family, [stack]) + SITE_CONSTANTS[family_traits(family).priors]
 
 
 def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
@@ -194,9 +204,9 @@ def calibrate_site(
 ) -> SiteOutcome:
     """Move a base calibration towards a site's own runs of one hardware profile and software stack.
 
-    The base's values are the priors. Their spreads are the base's, widened by the differences between sites: a few runs move the
-    constants that they depend on, and the rest stays. Records that the fit cannot use are refused one by one. Raises
-    ``ValueError`` if none is left.
+    The base's values are the priors. Their spreads are the base's, widened by the differences between sites, or those of their
+    sources where the base was not fitted: a few runs move the constants that they depend on, and the rest stays. Records that the
+    fit cannot use are refused one by one. Raises ``ValueError`` if none is left.
     """
     start = base.constants
     used: list[Observation] = []
@@ -210,7 +220,7 @@ def calibrate_site(
     if not used:
         first = Sentence(" The first record says: {}", refused[0][1]) if refused else ""
         raise ValueError(Sentence("no record can teach anything about {} on {}.{}", stack, hardware, first))
-    names = tuple(name for name in free_constants(base.family, [stack]) if name not in PUBLISHED_ONLY)
+    names = tuple(name for name in site_constants(base.family, stack) if name not in PUBLISHED_ONLY)
     known = {entry.name: entry.log_spread for entry in base.fitted}
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
     fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)

@@ -43,7 +43,7 @@ class Uncertainty:
 
 
 def site_uncertainty(calibration: Calibration, stack: str) -> Uncertainty:
-    """Uncertainty of a site before its first run, for the constants that ``meshplan calibrate`` moves for this stack."""
+    """Uncertainty of a site before its first run, for the constants that were fitted and that its runs of this stack move."""
     fitted = {entry.name: place for place, entry in enumerate(calibration.fitted)}
     names = tuple(name for name in free_constants(calibration.family, [stack]) if name in fitted)
     places = [fitted[name] for name in names]

@@ -95,9 +95,16 @@ def test_one_run_is_enough_and_its_left_out_error_is_that_of_the_base(read: Read
 
 def test_runs_that_meet_the_base_move_nothing(read: Read) -> None:
     found = site([*runs(read, BASE.constants)])
-    values = {entry.name: entry.value for entry in BASE.fitted}
     for entry in found.calibration.fitted:
-        assert entry.value == pytest.approx(values[entry.name], rel=1e-3)
+        assert entry.value == pytest.approx(getattr(BASE.constants, entry.name), rel=1e-3)
+
+
+def test_a_site_moves_what_published_runs_leave_at_its_source(read: Read) -> None:
+    slow = BASE.constants.with_values({"attention_forward_fraction": 0.3})
+    long = ({"training.seq_length": 32_768}, {"training.seq_length": 65_536}, {"training.seq_length": 16_384})
+    found = {entry.name: entry for entry in site([*runs(read, slow, long)]).calibration.fitted}
+    assert "attention_forward_fraction" not in {entry.name for entry in BASE.fitted}
+    assert found["attention_forward_fraction"].value < 0.9 * found["attention_forward_fraction"].prior
 
 
 def test_records_that_teach_nothing_are_refused_one_by_one(read: Read) -> None:
