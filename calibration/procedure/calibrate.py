@@ -70,7 +70,7 @@ GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
-# Constants that published runs leave at the values of their sources (ADR 51), and that a site's own runs may move.
+# Constants that published runs leave at the values of their sources (ADR 53), and that a site's own runs may move.
 SITE_CONSTANTS = {
     "ascend": ("attention_forward_fraction", "score_bytes", "backward_tp_exposed_fraction", "fused_tp_exposed_fraction"),
     "gpu": ("score_bytes", "vector_fraction", "step_overhead_s"),
