@@ -79,7 +79,7 @@ def _space(workload: Workload, framework: Framework, rng: random.Random) -> Sear
         microbatch_group_size_per_vp_stage=some((0, 0, 8), 1),
         dispatcher=usual.dispatcher if workload.model.moe is None else (rng.choice([each for each in Dispatcher if each]),),
         recompute=(recompute_mode(rng.choice(BY_LAYER)), _modules(framework, rng)),
-        zero_stage=some((0, 1, 1, 2, 3), 1),
+        zero_stage=some((0, 1, 1, 2, 3) if workload.shares_optimizer else (0,), 1),
         features=(features,),
         dualpipev_features=(features, merged & ~Feature.OVERLAP_GRAD_REDUCE & ~Feature.OVERLAP_PARAM_GATHER),
         interleaved_features=(features,),
