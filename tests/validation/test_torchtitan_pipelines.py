@@ -68,12 +68,12 @@ INTERLEAVED: dict[str, Any] = {"schedule": "interleaved-1f1b", "vpp": 2}
 @pytest.mark.parametrize(
     ("row", "time_error", "memory_error"),
     [
-        (published(100, 82.5), 0.08, 0.13),
+        (published(100, 82.5), 0.09, 0.13),
         (published(128, 72.7, **INTERLEAVED), 0.11, 0.05),
         (published(76, 75.3, local_batch=8, seq_length=32768), 0.09, 0.06),
         (published(47, 75.9, local_batch=8, seq_length=65536, cp=2), 0.05, 0.06),
         (published(31, 77.1, local_batch=8, seq_length=131072, cp=4), 0.08, 0.07),
-        (published(16, 84.9, local_batch=8, seq_length=262144, cp=8), 0.05, 0.16),
+        (published(16, 84.9, local_batch=8, seq_length=262144, cp=8), 0.07, 0.16),
     ],
 )
 def test_pipelines_of_405b_take_the_time_and_memory_that_they_took(
