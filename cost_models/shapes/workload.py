@@ -140,12 +140,10 @@ class LayerKind(NamedTuple):
     @property
     def label(self) -> str:
         """The name used in files."""
-        if not self.has_mixer:
-            return "experts" if self.moe else "mlp"
-        if self.local and not self.has_mlp:
-            return "recurrence"
-        first = "attention" if not self.has_mlp else "moe" if self.moe else "dense"
-        return first + ("-local" if self.local else "")
+        if self.has_mixer and self.has_mlp:
+            return ("moe" if self.moe else "dense") + ("-local" if self.local else "")
+        plain, other = ("attention", "recurrence") if self.has_mixer else ("mlp", "experts")
+        return other if self.local or self.moe else plain
 
 
 LAYER_SYMBOLS = {  # of layers with one block each [megatron-0.19, hybrid_layer_allocation.py]
