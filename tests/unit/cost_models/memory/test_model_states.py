@@ -278,7 +278,8 @@ def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None
 def on_a_gpu(recipe: str, *, newest: bool = False, **values: object) -> Workload:
     made = gpu()
     rates = {"bf16": 3e14, "fp8": 6e14, **({"nvfp4": 1.2e15} if newest else {})}
-    made = replace(made, profile=replace(made.profile, matmul_flops_per_s=rates))
+    capability = 10.0 if newest else 9.0
+    made = replace(made, profile=replace(made.profile, matmul_flops_per_s=rates, compute_capability=capability))
     return workload(cluster=made, precision="fp8", fp8_recipe=recipe, **values)
 
 
