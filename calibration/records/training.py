@@ -326,7 +326,7 @@ def _training(section: TrainingSection, notes: Notes, flags: tuple[Flag, ...], s
         seq_length=section.seq_length,
         global_batch_size=section.global_batch_size,
         precision=precision,
-        fp8_recipe=record_recipe(section, flags, stack) if precision in EIGHT_BITS else None,
+        fp8_recipe=record_recipe(section, notes, flags, stack) if precision in EIGHT_BITS else None,
     )
 
 
