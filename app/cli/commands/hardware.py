@@ -57,10 +57,12 @@ def new(
         str, typer.Option("--like", help="the profile that is nearest to your machines", autocompletion=completion.hardware)
     ],
     output: Annotated[Path, typer.Option("--output", help="file to write; its name without the suffix is the profile's")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the file that --output names")] = False,
 ) -> int:
     """Begins a profile of your own: another one but for the numbers that you change."""
     from app.text import terminal
     from app.text.files import save_text
+    from documents.errors import InputError
     from hardware_profiles import catalogue
     from hardware_profiles.likeness import first_draft
     from hardware_profiles.loader import parse_profile
@@ -69,6 +71,8 @@ def new(
     base = catalogue.named(like)
     _check_profile_file(output)
     parse_profile({**profile_document(base), "name": output.stem}, "--output")  # refuses a name that no profile may have
+    if output.exists() and not overwrite:
+        raise InputError(Sentence("--output: {} exists already; give another file, or --overwrite to replace it.", output))
     save_text(output, first_draft(output.stem, base), "--output")
     terminal.output().print(Sentence("Written to {}; change it, then use it with --hardware {}", output, output), markup=False)
     return DONE

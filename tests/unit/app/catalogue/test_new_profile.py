@@ -19,6 +19,17 @@ def test_a_job_runs_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert '"step_time_s"' in capsys.readouterr().out
 
 
+def test_an_edited_file_is_replaced_only_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = tmp_path / "my.yaml"
+    ours.write_text("edited", encoding="utf-8")
+    command = ["hardware", "new", "--like", "l40s-48gb", "--output", str(ours)]
+    assert main(command) == BAD_INPUT
+    assert f"--output: {ours} exists already; give another file, or --overwrite to replace it." in capsys.readouterr().err
+    assert ours.read_text(encoding="utf-8") == "edited"
+    assert main([*command, "--overwrite"]) == DONE
+    assert profile(ours).tiers == profile("l40s-48gb").tiers
+
+
 @pytest.mark.parametrize(
     ("like", "output", "part"),
     [
