@@ -10,6 +10,7 @@ from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.optimizers import ADAM
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
+from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 
@@ -17,9 +18,9 @@ _ZERO_STAGE_OF_NEED = 2  # first ZeRO stage that is a mechanism of its own
 
 
 def workload_mechanisms(workload: Workload) -> frozenset[str]:
-    """The precision, the kind of the model, and its forms of attention."""
+    """The precision, the kind of the model, its forms of attention, and what its task adds to a step of pre-training."""
     precision, kind = Sentence("precision {}", workload.training.precision), Sentence("kind {}", model_kind(workload))
-    return attention_mechanisms(workload) | {precision, kind}
+    return attention_mechanisms(workload) | _task_mechanisms(workload.training.task) | {precision, kind}
 
 
 def kept_mechanisms(workload: Workload) -> frozenset[str]:
@@ -33,6 +34,15 @@ def kept_mechanisms(workload: Workload) -> frozenset[str]:
     if training.task.is_frozen or training.task.holds_reference:
         found.add(Sentence("task {}", training.task.name.value))
     return attention_mechanisms(workload) | found
+
+
+def _task_mechanisms(task: TrainingTask) -> frozenset[str]:
+    found: set[str] = set()
+    if task.is_frozen:
+        found.add(Sentence("adapters on weights in {}", task.base_precision.value))
+    if task.name is Task.DPO:
+        found.add(Sentence("task {}", task.name.value))
+    return frozenset(found)
 
 
 def attention_mechanisms(workload: Workload) -> frozenset[str]:
