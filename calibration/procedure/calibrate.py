@@ -126,7 +126,8 @@ def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
 
 def site_constants(family: str, stack: str) -> tuple[str, ...]:
     """Constants that a site's runs of this stack may move."""
-    return free_constants(family, [stack]) + SITE_CONSTANTS[family_traits(family).priors]
+    names = free_constants(family, [stack]) + SITE_CONSTANTS[family_traits(family).priors]
+    return tuple(name for name in names if name not in PUBLISHED_ONLY)
 
 
 def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
@@ -220,7 +221,7 @@ def calibrate_site(
     if not used:
         first = Sentence(" The first record says: {}", refused[0][1]) if refused else ""
         raise ValueError(Sentence("no record can teach anything about {} on {}.{}", stack, hardware, first))
-    names = tuple(name for name in site_constants(base.family, stack) if name not in PUBLISHED_ONLY)
+    names = site_constants(base.family, stack)
     known = {entry.name: entry.log_spread for entry in base.fitted}
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
     fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)

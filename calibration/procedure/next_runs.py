@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibration.files.calibrations import Calibration
 from calibration.fitting.robust_fit import ERROR_SCALE
-from calibration.procedure.calibrate import SITE_LOG_SPREAD, free_constants
+from calibration.procedure.calibrate import SITE_LOG_SPREAD, site_constants
 from cost_models.constants import CONSTANTS, Constants
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,8 @@ class Lesson:
 class Uncertainty:
     """Normal errors of log constants and of the site, ``[name + 1]``: the last entry is one factor on all of the site's times.
 
-    ``covariance`` is the covariance of the fit (Laplace), plus the spread of a site's constants around its family's.
+    ``covariance`` is the covariance of the fit (Laplace), plus the spread of a site's constants around its family's. A constant
+    that was not fitted has the spread of its source alone, as in the fit of a site.
     """
 
     names: tuple[str, ...]
@@ -43,14 +44,15 @@ class Uncertainty:
 
 
 def site_uncertainty(calibration: Calibration, stack: str) -> Uncertainty:
-    """Uncertainty of a site before its first run, for the constants that were fitted and that its runs of this stack move."""
+    """Uncertainty of a site before its first run, for the constants that its runs of this stack may move."""
     fitted = {entry.name: place for place, entry in enumerate(calibration.fitted)}
-    names = tuple(name for name in free_constants(calibration.family, [stack]) if name in fitted)
-    places = [fitted[name] for name in names]
-    known = calibration.covariance[np.ix_(places, places)]
-    covariance = np.zeros((len(names) + 1, len(names) + 1))
-    covariance[:-1, :-1] = known
-    return Uncertainty(names, covariance + SITE_LOG_SPREAD**2 * np.eye(len(names) + 1))
+    names = site_constants(calibration.family, stack)
+    of_source = {constant.name: constant.log_spread for constant in CONSTANTS}
+    covariance = np.diag([0.0 if name in fitted else of_source[name] ** 2 for name in names] + [SITE_LOG_SPREAD**2])
+    places = [place for place, name in enumerate(names) if name in fitted]
+    known = [fitted[names[place]] for place in places]
+    covariance[np.ix_(places, places)] = calibration.covariance[np.ix_(known, known)] + SITE_LOG_SPREAD**2 * np.eye(len(known))
+    return Uncertainty(names, covariance)
 
 
 def moved_constants(constants: Constants, names: Sequence[str]) -> list[Constants]:

@@ -11,7 +11,7 @@ from calibration.files.calibrations import FAMILIES, parse_calibration, shipped_
 from calibration.fitting.robust_fit import ERROR_SCALE
 from calibration.procedure.calibrate import SITE_LOG_SPREAD
 from calibration.procedure.next_runs import STEP_OF_LOG, Uncertainty, lessons, log_gradient, moved_constants, site_uncertainty
-from cost_models.constants import prior_constants
+from cost_models.constants import CONSTANTS, prior_constants
 from documents.errors import InputError
 
 
@@ -96,7 +96,13 @@ def test_before_its_first_run_a_site_strays_in_every_constant_and_as_a_whole(fam
     stack = {"ascend": "mindformers", "gpu": "fsdp"}[family]
     found = site_uncertainty(calibration, stack)
     spreads = {entry.name: entry.log_spread for entry in calibration.fitted}
-    expected = [spreads[name] ** 2 + SITE_LOG_SPREAD**2 for name in found.names] + [SITE_LOG_SPREAD**2]
+    sources = {constant.name: constant.log_spread for constant in CONSTANTS}
+    expected = [spreads[name] ** 2 + SITE_LOG_SPREAD**2 if name in spreads else sources[name] ** 2 for name in found.names]
+    expected.append(SITE_LOG_SPREAD**2)
+    assert (
+        set(found.names)
+        >= {"ascend": {"score_bytes", "fused_tp_exposed_fraction"}, "gpu": {"score_bytes", "step_overhead_s"}}[family]
+    )
     assert np.diag(found.covariance) == pytest.approx(expected)
     assert np.linalg.eigvalsh(found.covariance).min() > 0.0
 
