@@ -251,9 +251,10 @@ def _may_run(job: Job, estimate: Mapping[str, Any], best: Plan) -> str | None:
         return None
     return Sentence(
         "The script is left as it is: no plan that fits with {} is faster. Yours fits with {}; if it runs, keep it, and if it "
-        "runs out of memory, change to the plan above, which is {} slower.",
+        "runs out of memory, change to {}, which is {} slower.",
         percent(limit),
         percent(sure),
+        best.strategy.name,
         percent(slower),
     )
 
@@ -285,8 +286,9 @@ def _startable(
     if not reasons:
         return changed, best, None
     sentence = Sentence(
-        "The script is left as it is: {} would refuse the plan above beside its arguments: {}.",
+        "The script is left as it is: {} would refuse {} beside its arguments: {}.",
         read.framework.target.label,
+        best.strategy.name,
         joined("; ", (reason.rstrip(".") for reason in reasons)),
     )
     return untouched, best, sentence

@@ -19,7 +19,7 @@ from app.cli.main import main
 from app.jobs.job import parse_job
 from app.launch_scripts.launch import Given
 from app.launch_scripts.schemas import ScriptChange, TuneDocument
-from app.launch_scripts.service import _proposed
+from app.launch_scripts.service import _may_run, _proposed
 from app.launch_scripts.shell_launch import ShellLaunch
 from app.launch_scripts.table import changes_text, print_tuning
 from app.text.json_documents import plain
@@ -241,6 +241,22 @@ def test_a_plan_within_the_error_of_the_script_s_own_is_named_beside_it(capsys: 
     assert beside.split(maxsplit=1)[1].startswith(f"{document.best.strategy.name}: ")
     assert "no measurable gain" in beside
     assert not any(line.startswith("Yours") for line in lines)
+
+
+def test_the_plan_to_change_to_is_named_where_a_script_is_kept(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    cluster = {"hardware": "atlas-800t-a2", "num_devices": 16}
+    job = parse_job({"model": "llama-2-7b", "cluster": cluster, "training": {"seq_length": 4096, "global_batch_size": 64}})
+    other = search_document(with_usual_target(job)).plans[0]
+    own = {"fits": False, "fits_probability": 0.7, "step_time_s": other.estimate.step_time_s / 1.16}
+    kept = _may_run(job, own, other)
+    assert kept is not None
+    assert f"change to {other.strategy.name}, which is 16.0% slower" in kept
+    document = TuneDocument.model_validate(tuned(capsys, script))
+    assert document.best is not None
+    written = io.StringIO()
+    print_tuning(plain_text(written, 300), document.model_copy(update={"kept": kept, "diff": ""}), ())
+    (step,) = (line for line in written.getvalue().splitlines() if line.startswith("Step"))
+    assert step.split(maxsplit=1)[1].startswith(f"{document.best.strategy.name}: ")
 
 
 def test_estimate_tune_and_explain_give_a_script_one_time(capsys: pytest.CaptureFixture[str], script: Path) -> None:
