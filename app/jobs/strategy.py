@@ -361,6 +361,10 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
     there = scope_of(workload.model, strategy)
     idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
     sentences: list[str] = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
+    if workload.training.fp8_param_gather and strategy.zero_stage == 0:
+        sentences.append(
+            Sentence("training.fp8_param_gather has no effect: the optimizer is not sharded (strategy.zero_stage is 0).")
+        )
     unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))

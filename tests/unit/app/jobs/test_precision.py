@@ -158,3 +158,15 @@ def test_a_gpu_of_unstated_compute_capability_gets_no_newer_recipe_and_says_so(t
     assert not any("compute_capability" in warning for warning in parse_job(document("h100-sxm-80gb")).warnings)
     with pytest.raises(InputError, match="give one of delayed, tensorwise"):
         parse_job(document("own.yaml", precision="fp8", fp8_recipe="blockwise"), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("zero_stage", "gathers", "is_said"), [(0, True, True), (1, True, False), (0, False, False), (0, None, False)]
+)
+def test_gathering_in_8_bits_without_a_sharded_optimizer_is_said_to_have_no_effect(
+    zero_stage: int, gathers: bool | None, is_said: bool
+) -> None:
+    given = document("b200-sxm-180gb", precision="fp8", fp8_param_gather=gathers)
+    job = parse_job({**given, "strategy": {"tp": 2, "zero_stage": zero_stage}})
+    sentence = "training.fp8_param_gather has no effect: the optimizer is not sharded (strategy.zero_stage is 0)."
+    assert (sentence in job.warnings) == is_said
