@@ -79,6 +79,17 @@ def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, 
             yield Sentence("search.{}: it has no effect: {}.", name, why)
 
 
+def absent_algorithms(workload: Workload, asked: Sequence[CpAlgo]) -> Iterator[str]:
+    """A sentence on the cp algorithms of a limit that the target lacks."""
+    absent = [algo.label for algo in asked if _idle(workload, algo.label)]
+    if absent:
+        names, target = joined(", ", absent), parse_target(workload.software.target).label
+        if len(absent) == len(asked):
+            yield Sentence("search.cp_algo: {} has no {}, so that no plan has cp above 1.", target, names)
+        else:
+            yield Sentence("search.cp_algo: {} has no effect: {} has none.", names, target)
+
+
 def _idle(workload: Workload, name: str) -> str:
     """Why a name has no meaning for this job or its target."""
     target = parse_target(workload.software.target)
