@@ -138,9 +138,8 @@ class ModelTable:
         for fact in self.facts:
             value = flat.get(fact.path)
             if fact.only(flat) and value not in fact.unsaid and not fact.sayable(release, value):
-                shown = "" if value is True else Sentence(" {}", whole(value))
-                words = fact.named.get(value, f"{fact.words}{shown}")
-                found.append((fact, f"{words}{f' ({fact.because})' if fact.because else ''}"))
+                words = fact.named.get(value) or (fact.words if value is True else Sentence("{} {}", fact.words, whole(value)))
+                found.append((fact, Sentence("{} ({})", words, fact.because) if fact.because else words))
         return tuple(found)
 
     def unstated(self, release: Release, flat: Flat) -> tuple[str, ...]:

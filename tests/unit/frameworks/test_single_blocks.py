@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.catalogue.models.presets import model_preset
+from app.language.choice import said
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.workload import Software, TrainingJob, Workload
 from frameworks.framework import ReadingError
@@ -127,3 +128,4 @@ def test_core_0_12_cannot_be_told() -> None:
     flat = CORE_0_12.models.flat(EIGHT, seq_length=8192)
     priced = [words for fact, words in CORE_0_12.models.unsayable(CORE_0_12.release, flat) if fact.priced]
     assert priced == ["state spaces", "layers of one block each"]
+    assert [said(words, "zh") for words in priced] == ["状态空间层", "每层只有一个块的层"]
