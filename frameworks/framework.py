@@ -54,6 +54,9 @@ class ReadingError(ValueError):
     """No strategy matches the arguments; the message is one sentence."""
 
 
+ROWS_UNSAID = Sentence("vocab-size is not given: the tokenizer decides how many rows the embedding has.")
+
+
 @dataclass(frozen=True)
 class ReadJob:
     """A whole job read from the arguments of a script. ``None``: the arguments do not say.

@@ -15,6 +15,9 @@ READ: Mapping[str, tuple[str, ...]] = {
     "pretrain_hybrid.py": ("megatron-lm",),
     "pretrain_mamba.py": ("megatron-lm", "mindspeed-llm"),
 }
+# Of these, the programs that read the symbols of layers; others accept the argument and build usual layers [megatron-0.19,
+# gpt_builders.py, hybrid_builders.py].
+HYBRID = ("pretrain_hybrid.py", "pretrain_mamba.py")
 _VISION = Sentence("a model of pictures and text, of which parts can be frozen")
 _REINFORCED = Sentence("by reinforcement learning; `meshplan rl` prices that")
 # Programs that train something else, by the end of their path.

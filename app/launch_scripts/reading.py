@@ -12,7 +12,7 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.jobs.optimizer import optimizer_fields
 from app.jobs.task import task_fields
-from app.launch_scripts.entries import READ
+from app.launch_scripts.entries import HYBRID, READ
 from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
 from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.ignored import refuse_unless_ignored
@@ -30,7 +30,8 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
-from frameworks.framework import Framework, ReadingError, ReadJob
+from frameworks.framework import ROWS_UNSAID, Framework, ReadingError, ReadJob
+from frameworks.megatron_lm import hybrid
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.release import Release, accepts
 from frameworks.rule import layout_of
@@ -141,6 +142,7 @@ def read_script_job(
     the price depends on them, by name; the value is always "ignored".
     """
     launch, framework = read_launch(text, given, profile.family, target)
+    _refuse_unread_layers(launch, framework, given)
     not_understood = list(launch.not_understood)
     started = launch.num_devices
     if devices is not None and started not in (None, devices):
@@ -156,6 +158,8 @@ def read_script_job(
         raise InputError(Sentence("devices: the script's launcher does not say how many processes it starts; give --devices."))
     if not 1 <= num_devices <= MAX_DEVICES:
         raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
+    if vocab_size is not None:
+        read = replace(read, not_understood=tuple(note for note in read.not_understood if note != ROWS_UNSAID))
     not_understood += _sentences(read, launch, not_understood)
     named = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
     model, rows = with_vocabulary(replace(read, model=named), given.name, vocab_size)
@@ -186,6 +190,24 @@ def read_script_job(
         ignored,
         read.uneven,
     )
+
+
+def _refuse_unread_layers(launch: Launch, framework: Framework, given: Given) -> None:
+    """Refuse symbols of layers beside a program that builds the usual layers all the same."""
+    if launch.entry not in READ or launch.entry in HYBRID:
+        return
+    for name in (hybrid.PATTERN, hybrid.FORMER):
+        if name in framework.release.arguments and (line := launch.line_of(name)) is not None:
+            raise InputError(
+                Sentence(
+                    "{}: line {}: {}: {} builds layers of attention and MLP all the same; start {}.",
+                    given.name,
+                    line,
+                    name,
+                    launch.entry,
+                    hybrid.ENTRY_POINT,
+                )
+            )
 
 
 def _with_other_layers(workload: Workload, s: ParallelStrategy) -> ParallelStrategy:

@@ -15,7 +15,7 @@ from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
-from frameworks.framework import ReadingError, ReadJob
+from frameworks.framework import ROWS_UNSAID, ReadingError, ReadJob
 from frameworks.megatron_lm import hybrid, offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
@@ -238,7 +238,7 @@ class JobReading(Reading):
             return stated or -(-(size or 1) // multiple) * multiple
         if multiple >= FEWEST_ROWS * self.tp:
             return multiple
-        notes.append(Sentence("vocab-size is not given: the tokenizer decides how many rows the embedding has."))
+        notes.append(ROWS_UNSAID)
         return 0
 
     def expert_layers(self) -> Mapping[str, Any]:
