@@ -20,10 +20,10 @@ from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section, usual_zero_stage
 from app.jobs.written_numbers import quantity
 from calibration.files.calibrations import Calibration
-from cost_models.shapes.effective_switches import usual_features
+from cost_models.shapes.effective_switches import scope_of, usual_features
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import FUSED_KERNELS, Feature
+from cost_models.shapes.switches import FUSED_KERNELS, Feature, acting_in
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import KnownPipelines, priced_by
@@ -305,7 +305,7 @@ class Measured:
         names = [name for name in StrategySection.model_fields if name not in {*section.model_fields_set, "switches"}]
         switches = () if section.features is not None else set(priced_switches()) - section.switches.model_fields_set
         yield from self._other_values("strategy", plan, mapping, section, names)
-        yield from _other_switches("strategy.switches", plan, switches)
+        yield from self._other_switches("strategy.switches", plan, switches)
 
     def _of_search(self, plan: ParallelStrategy) -> Iterator[_Variant]:
         """Options that the job does not name and that the search tries with one value only."""
@@ -318,7 +318,7 @@ class Measured:
         switches = {name for name in fixed if SWITCHES[name] not in limits.switches}
         section = check(StrategySection, {name: value for name, value in mapping.items() if name not in _FOLLOWS})
         yield from self._other_values("search", plan, mapping, section, names)
-        yield from _other_switches("search", plan, switches)
+        yield from self._other_switches("search", plan, switches)
 
     def _other_values(
         self, prefix: str, plan: ParallelStrategy, mapping: Mapping[str, Any], section: StrategySection, names: Iterable[str]
@@ -333,6 +333,11 @@ class Measured:
                     other_section = cast(StrategySection, SimpleNamespace(**{**vars(section), name: given}))
                     strategy = strategy_from_section(other_section, self._workload)
                     yield _Variant(told, text, strategy.features, strategy)
+
+    def _other_switches(self, prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
+        """Variants of the switches that have an effect in the plan."""
+        effective = acting_in(scope_of(self._workload.model, plan))
+        return iter(_turned(prefix, plan.features, frozenset(name for name in names if SWITCHES[name] & effective)))
 
     def _runs(self, prices: _Prices, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
         """Mask of the rows that break no rule kept by the plan that they derive from."""
@@ -361,10 +366,6 @@ def _unstated_kernels(section: StrategySection | None) -> Feature:
     stated = () if section.features is None else FUSED_KERNELS
     names = section.switches.model_fields_set
     return Feature(sum(f for f in FUSED_KERNELS if f not in stated and str(f.name).lower() not in names))
-
-
-def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
-    return iter(_turned(prefix, plan.features, frozenset(names)))
 
 
 def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _Variant]]) -> StrategyBatch:

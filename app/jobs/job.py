@@ -220,7 +220,7 @@ def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None)
         job,
         strategy=strategy,
         section=section,
-        warnings=(*job.warnings, *feature_warnings(job.workload, strategy)),
+        warnings=(*job.warnings, *feature_warnings(job.workload, strategy, section)),
         document={**document, "strategy": strategy_to_mapping(job.workload, strategy), "assumed": job.document["assumed"]},
     )
 

@@ -40,7 +40,7 @@ _default_layout = lru_cache(maxsize=512)(default_layout)  # parts of strategies 
 
 
 def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
-    """The strategy of ``section`` for this model, batch and cluster; ``InputError`` if it is impossible."""
+    """The strategy of ``section`` for this model, batch and cluster, without idle switches. Raises ``InputError``."""
     dp = _data_parallel(section, workload)
     if section.pp * section.vpp > MAX_DEGREE:  # a rule would refuse it too, but only after the layers of every stage were listed
         raise InfeasibleStrategyError(
@@ -84,6 +84,8 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         strategy = with_usual(workload, strategy)
     if section.switches.model_fields_set:
         strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
+    if idle := strategy.features & ~_acting(workload, strategy, strategy.features):
+        strategy = replace(strategy, features=strategy.features & ~idle)
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
@@ -356,10 +358,11 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     return tuple(layers)
 
 
-def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:
-    """A sentence on each switch without anything to act on, and one on switches without effect on the price."""
+def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: StrategySection) -> list[str]:
+    """A sentence on each switch of ``section`` without anything to act on, and one on switches without effect on the price."""
     there = scope_of(workload.model, strategy)
-    idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
+    asked = _switched(_features(tuple(section.features or ())), dict(section.switches))
+    idle = [(feature, why) for feature in asked if (why := why_idle(feature, there))]
     sentences: list[str] = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
     if workload.training.fp8_param_gather and strategy.zero_stage == 0:
         sentences.append(
