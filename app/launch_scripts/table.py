@@ -76,10 +76,8 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     yield from assumption_rows(document.assumptions)
     shown = Sentence("--show diff") if document.diff else more_text()
     if document.not_understood:
-        more = Sentence("--show passed ({} left out or simplified)", len(document.not_understood))
-        shown = (
-            Sentence("--show diff,passed ({} left out or simplified)", len(document.not_understood)) if document.diff else more
-        )
+        more = Sentence("--show passed ({} notes)", len(document.not_understood))
+        shown = Sentence("--show diff,passed ({} notes)", len(document.not_understood)) if document.diff else more
     if document.diff and saved is not None:
         shown = Sentence("{} has the changed script; {}", shown_path(saved), shown)
     elif document.diff:

@@ -274,7 +274,7 @@ def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:
     assert document["estimate"]["fidelity"] == "simulated"
     assert document == documents(command(*SIMULATED, "--simulate", "--json"))
     closed = documents(command(*SIMULATED, "--json"))["estimate"]
-    assert document["simulation"]["closed_form_step_time_s"] == closed["step_time_s"]
+    assert math.isclose(document["simulation"]["closed_form_step_time_s"], closed["step_time_s"], rel_tol=1e-12)
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     end_us = max(event["ts"] + event["dur"] for event in events)
     assert math.isclose(end_us, document["estimate"]["step_time_s"] * 1e6, rel_tol=1e-9)

@@ -75,7 +75,7 @@ FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
         (("search", "llama-2-7b", *FLAGS, "--target", "megatron"), "megatron-lm"),
         (
             ("search", "llama-2-7b", *FLAGS, "--target", "megatron-lm"),
-            "megatron-lm runs on nvidia and amd devices, and atlas-800t-a2 is of family ascend; give any, mindspeed-llm, mindformers or",
+            "megatron-lm runs on nvidia and amd devices, and atlas-800t-a2 is of family ascend; give any, mindspeed-llm",
         ),
         (("search", "absent.yaml", *FLAGS), "absent.yaml: no such file."),
         (("search", "docs", *FLAGS), "docs"),

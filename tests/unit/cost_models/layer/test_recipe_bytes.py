@@ -22,11 +22,12 @@ def parts(job: Workload, key: LayerKeys, *, moe: bool = False) -> dict[str, floa
     return {name: float(value[0]) for name, value in layer_activations(job, key, moe=moe).saved.items() if value[0]}
 
 
-def with_rates(made: Cluster, **rates: float) -> Cluster:
-    return replace(made, profile=replace(made.profile, matmul_flops_per_s={"bf16": 3e14, **rates}))
+def with_rates(made: Cluster, capability: float | None = None, **rates: float) -> Cluster:
+    profile = replace(made.profile, matmul_flops_per_s={"bf16": 3e14, **rates}, compute_capability=capability)
+    return replace(made, profile=profile)
 
 
-CHIPS = {"hopper": with_rates(gpu(), fp8=6e14), "blackwell": with_rates(gpu(), fp8=6e14, nvfp4=1.2e15)}
+CHIPS = {"hopper": with_rates(gpu(), 9.0, fp8=6e14), "blackwell": with_rates(gpu(), 10.0, fp8=6e14, nvfp4=1.2e15)}
 
 
 def on_gpus(recipe: str | None, **values: object) -> Workload:
