@@ -14,7 +14,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, tre
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InputError
 from search.errors import SearchError
-from search.space.allowed_names import absent_algorithms, notes
+from search.space.allowed_names import notes
 from search.space.limits import Range, SearchLimits, limits_from_mapping
 from search.space.recompute_modes import RecomputeMode, recompute_mode
 from search.space.search_space import search_space, tried_options
@@ -122,14 +122,6 @@ def test_names_are_allowed_and_forbidden_whatever_their_dimension() -> None:
     assert names == ["none", "layernorm+mlp_act", *counts, "block:25%", "block:50%", "block:75%", "full", "core_attn"]
 
 
-@pytest.mark.parametrize(
-    ("target", "gathers"), [("any", False), ("mindspeed-llm", False), ("mindformers", True), ("megatron-lm", True)]
-)
-def test_keys_are_gathered_where_the_target_does(target: str, gathers: bool) -> None:
-    hardware = "h100-sxm-80gb" if target == "megatron-lm" else "atlas-800t-a2"
-    assert (CpAlgo.KV_ALLGATHER in search_space(workload(hardware=hardware, target=target)).cp_algo) is gathers
-
-
 def test_a_switch_that_changes_the_numbers_is_off_unless_it_is_allowed() -> None:
     for target in ("any", "mindspeed-llm"):
         space = search_space(workload(MOE, target=target))
@@ -177,31 +169,6 @@ def test_a_name_without_effect_is_said_so(model: ModelShape, target: str, limits
     hardware = "h100-sxm-80gb" if target == "megatron-lm" else "atlas-800t-a2"
     said = said_of(limits_from_mapping(limits), workload(model, hardware=hardware, target=target))
     assert any(sentence in line for line in said), said
-
-
-@pytest.mark.parametrize(
-    ("target", "asked", "said"),
-    [
-        (
-            "mindspeed-llm",
-            ["kv_allgather"],
-            ["search.cp_algo: mindspeed-llm@master has no kv_allgather, so that no plan has cp above 1."],
-        ),
-        (
-            "mindspeed-llm",
-            ["ring", "kv_allgather"],
-            ["search.cp_algo: kv_allgather has no effect: mindspeed-llm@master has none."],
-        ),
-        ("torchtitan", ["ulysses"], ["search.cp_algo: torchtitan@0.2.2 has no ulysses, so that no plan has cp above 1."]),
-        ("torchtitan", ["kv_allgather"], []),
-        ("any", ["ulysses"], []),
-    ],
-)
-def test_a_cp_algorithm_that_the_target_lacks_is_named(target: str, asked: list[str], said: list[str]) -> None:
-    hardware = "h100-sxm-80gb" if target == "torchtitan" else "atlas-800t-a2"
-    limits = limits_from_mapping({"cp_algo": asked})
-    job = workload(hardware=hardware, target=target)
-    assert list(absent_algorithms(job, limits.cp_algo or ())) == said
 
 
 def test_names_with_effect_are_taken_without_a_word() -> None:
