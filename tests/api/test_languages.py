@@ -21,7 +21,7 @@ ZH = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.8"}
 KEPT = set(
     """
     arguments assumed basis command config diff environment features file_name hardware_profile job mechanisms name
-    now path priced_with provenance record rule script source strategy switches text title wanted was
+    memory_mechanisms now path priced_with provenance record rule script source strategy switches text title wanted was
     """.split()
 )
 GIVEN = {"assumed", "config", "hardware_profile", "job", "priced_with", "record", "script", "strategy"}  # stay below them, too
