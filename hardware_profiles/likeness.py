@@ -64,7 +64,7 @@ def first_draft(name: str, base: HardwareProfile) -> str:
         f"name: {name}",
         f'title: "{name}, like {base.name}"',
         "# Uncomment what differs, with your own value, source and basis (measured, vendor, inferred, assumed):",
-        *(f"# {name}: {_inline(document[name])}" for name in ("compute_capability",) if name in document),
+        *([f"# compute_capability: {_inline(document['compute_capability'])}"] if "compute_capability" in document else []),
         f"# usable_hbm_bytes: {_inline(document['usable_hbm_bytes'])}",
         "# tiers: # from the inside out; a tier that differs loses the curves that were measured elsewhere",
     ]
