@@ -13,7 +13,7 @@ from cost_models.layer.expert_communication import RoutedTokens, expert_combine,
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.gathered_inputs import kept_gathers
 from cost_models.layer.gathered_keys import GatheredKeys, gathered_keys, key_value_elements
-from cost_models.layer.linear_attention import linear_attention_exchanged
+from cost_models.layer.linear_attention import linear_attention_exchanged, recurrence_cp
 from cost_models.layer.sparse_attention import indexer_gathers, ulysses_elements
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import (
@@ -228,9 +228,9 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
     if not model.has_mixer:
         return ContextParallelComm(none, *apart)
     if linear is not None:
-        ranks = (keys.tp * inner).astype(np.float64)
-        exchanged = each * n * linear_attention_exchanged(linear, ranks) / keys.tp
-        return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), *apart)
+        ranks = recurrence_cp(linear, keys)
+        exchanged = each * n * linear_attention_exchanged(linear, keys.tp * ranks) / keys.tp
+        return ContextParallelComm(all_to_all_s(exchanged, ranks, keys.tp, network), *apart)
     if model.sparse_attention is not None:
         parts, whole = ulysses_elements(workload, keys)
         gathered = all_gather_s(each * n * inner * whole, inner, keys.tp, network)

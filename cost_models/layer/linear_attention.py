@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer.compute import ADD_BYTES, ELEMENT_BYTES, FP32_BYTES, READ_WRITE_BYTES, Device, fused_attention_s
-from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import convolved_width, projected_steps
 from cost_models.shapes.workload import LocalAttention
 
@@ -62,8 +62,25 @@ def linear_attention_moved_bytes(linear: LocalAttention) -> float:
     return moved + (STATE_PASS_BYTES * linear.state_elements / linear.chunk_size if linear.is_state_space else 0.0)
 
 
-def linear_attention_kept_bytes(linear: LocalAttention) -> float:
-    """Bytes that a token keeps for the backward, before division by tp. [B]
+def recurrence_cp(linear: LocalAttention, keys: LayerKeys) -> Floats:
+    """Context-parallel ranks that divide the heads of a recurrence. ``[k]``
+
+    A state space exchanges over all of them, whatever the layers of attention do [megatron-0.19, mamba_context_parallel.py].
+    """
+    ranks = keys.cp if linear.is_state_space else np.maximum(keys.ulysses_degree, 1)
+    return ranks.astype(np.float64)
+
+
+def repeated_group_width(linear: LocalAttention, ranks: Floats) -> Floats:
+    """Channels of queries and keys that a state space repeats where its groups are fewer than the ranks of its heads. ``[k]``
+
+    [megatron-0.19, mamba_context_parallel.py].
+    """
+    return 2.0 * np.maximum(ranks - linear.num_key_heads, 0.0) * linear.key_head_dim
+
+
+def linear_attention_kept_bytes(linear: LocalAttention, ranks: Floats) -> Floats:
+    """Bytes that a token keeps for the backward, before division by tp. [B] ``[k]``
 
     Queries, keys and values are kept before their convolution or activation function. After it, the values are kept, and queries
     and keys of every value head. The gate, the output, the normalised output and the gated output are kept too. The delta rule
@@ -72,17 +89,23 @@ def linear_attention_kept_bytes(linear: LocalAttention) -> float:
     [megatron-0.19, gated_delta_net/common.py; flash-linear-attention, chunk.py]. A state space keeps its whole projection, the
     output before and behind the gate and behind the norm, and 1 / rms of each group; all else its backward computes again
     [megatron-0.19, mamba_mixer.py; mamba-ssm, ssd_combined.py].
+
+    Parameters
+    ----------
+    ranks : ``[k]``
+        Ranks that divide the heads, of tensor and of context parallelism.
     """
     if linear.is_state_space:
-        projection = convolved_width(linear) + linear.value_width + projected_steps(linear)
+        projection = convolved_width(linear) + linear.value_width + projected_steps(linear) + repeated_group_width(linear, ranks)
         return ELEMENT_BYTES * (projection + 3.0 * linear.value_width) + FP32_BYTES * linear.num_key_heads
     before = 2.0 * linear.query_key_width + linear.value_width
     behind = 2.0 * linear.num_value_heads * linear.key_head_dim + linear.value_width
     kept = ELEMENT_BYTES * (before + behind + 4.0 * linear.value_width)
     if not linear.is_delta_rule:
-        return kept
+        return np.full_like(ranks, kept)
     kept += ELEMENT_BYTES * (2.0 * linear.query_key_width + linear.value_width)
-    return kept + linear.num_value_heads * (DELTA_RULE_STEPS * FP32_BYTES + ELEMENT_BYTES * DELTA_RULE_CHUNK)
+    kept += linear.num_value_heads * (DELTA_RULE_STEPS * FP32_BYTES + ELEMENT_BYTES * DELTA_RULE_CHUNK)
+    return np.full_like(ranks, kept)
 
 
 def linear_attention_states_bytes(linear: LocalAttention) -> float:
@@ -107,7 +130,7 @@ def linear_attention_exchanged(linear: LocalAttention, ranks: Floats) -> Floats 
         Ranks that divide the heads, of tensor and of context parallelism.
     """
     if linear.is_state_space:
-        groups = np.maximum(linear.num_key_heads, ranks)
-        return 2.0 * groups * linear.key_head_dim + 3.0 * linear.value_width + projected_steps(linear)
+        groups = 2.0 * linear.query_key_width + repeated_group_width(linear, ranks)
+        return groups + 3.0 * linear.value_width + projected_steps(linear)
     steps = DELTA_RULE_STEPS * linear.num_value_heads if linear.is_delta_rule else 0
     return 2.0 * linear.query_key_width + 2.0 * linear.value_width + steps

@@ -223,9 +223,16 @@ CP_ALGO = Rule(
 )
 
 
+def _exchanged_heads(model: ModelShape) -> Mapping[str, int]:
+    """Heads that Ulysses divides: a state space divides its own over all of cp (``STATE_SPACE_HEADS``)."""
+    linear = model.linear_attention(local=True)
+    heads = _split_heads(model)
+    return dict(list(heads.items())[:1]) if linear is not None and linear.is_state_space else heads
+
+
 def _ulysses_heads_sentence(workload: Workload, s: ParallelStrategy) -> str:
     split = s.tp * s.ulysses_degree
-    what = next(what for what, heads in _split_heads(workload.model).items() if heads % split)
+    what = next(what for what, heads in _exchanged_heads(workload.model).items() if heads % split)
     return Sentence("tp {} x ulysses_degree {} = {} does not divide {}", s.tp, s.ulysses_degree, split, what)
 
 
@@ -233,15 +240,48 @@ ULYSSES_HEADS = Rule(
     "ulysses_heads",
     "[mindspeed, ulysses_context_parallel.py]",
     Sentence("tp x ulysses_degree divides the attention heads, and those of linear attention"),
-    lambda w, b: reduce(or_, (heads % (b.tp * b.ulysses_degree) != 0 for heads in _split_heads(w.model).values())),
+    lambda w, b: reduce(or_, (heads % (b.tp * b.ulysses_degree) != 0 for heads in _exchanged_heads(w.model).values())),
     _ulysses_heads_sentence,
+)
+
+
+def _splits_state_space(workload: Workload, batch: StrategyBatch) -> Mask:
+    linear = workload.model.linear_attention(local=True)
+    if linear is None or not linear.is_state_space:
+        return none_of(batch)
+    split, groups = batch.tp * batch.cp, linear.num_key_heads
+    mask: Mask = (linear.num_value_heads % split != 0) | ((groups % split != 0) & (split % groups != 0))
+    return mask
+
+
+def _state_space_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    linear, split = workload.model.local_attention, s.tp * s.cp
+    assert linear is not None
+    heads, groups = linear.num_value_heads, linear.num_key_heads
+    if heads % split:
+        return Sentence("tp {} x cp {} = {} does not divide the {} heads of the state space", s.tp, s.cp, split, heads)
+    return Sentence(
+        "tp {} x cp {} = {} is neither a divisor nor a multiple of the {} groups of the state space", s.tp, s.cp, split, groups
+    )
+
+
+STATE_SPACE_HEADS = Rule(
+    "state_space_heads",
+    "[megatron-0.19, mamba_context_parallel.py]",
+    Sentence(
+        "tp x cp divides the heads of a state space, whatever the cp_algo, and divides its groups or is a multiple of them "
+        "(then they are repeated)"
+    ),
+    _splits_state_space,
+    _state_space_sentence,
 )
 
 
 def refuses_ring(workload: Workload) -> bool:
     """Whether attention does not see the keys and values of the whole sequence, which a ring passes on."""
     local = workload.model.local_attention
-    whole = local is None or (not local.is_linear and local.window >= workload.training.seq_length)
+    # Beside state spaces attention is full, and they exchange their heads over all of cp in any case.
+    whole = local is None or local.is_state_space or (not local.is_linear and local.window >= workload.training.seq_length)
     return not whole or workload.model.sparse_attention is not None
 
 
@@ -256,8 +296,8 @@ LOCAL_ATTENTION_RING = Rule(
     "local_attention_ring",
     "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
     Sentence(
-        "ring, hybrid and kv_allgather move the keys and values of the whole sequence: a window below it, linear attention or "
-        "sparse attention needs ulysses"
+        "ring, hybrid and kv_allgather move the keys and values of the whole sequence: a window below it, linear attention "
+        "without a state space or sparse attention needs ulysses"
     ),
     _ring_is_local,
     lambda w, s: Sentence(
@@ -375,6 +415,7 @@ OPTION_RULES = (
     SEQUENCE_PARALLEL_NEEDS_TP,
     CP_ALGO,
     ULYSSES_HEADS,
+    STATE_SPACE_HEADS,
     ULYSSES_QUERY_GROUPS,
     LOCAL_ATTENTION_RING,
     SEQUENCE_PER_CP,

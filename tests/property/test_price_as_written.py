@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.launch_scripts.launch import Given
 from app.launch_scripts.reading import read_script_job
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.framework import Start
@@ -61,6 +62,7 @@ def _some(draw: np.random.Generator, number: int) -> np.ndarray:
         ("deepseek-v3", "h100-sxm-80gb", 512, "megatron-lm@0.19", {}),
         ("deepseek-v3", "atlas-800t-a2", 512, "mindformers", {}),
         ("qwen3-30b-a3b", "atlas-800t-a2", 64, "mindformers", {}),
+        ("nemotron-h-8b", "h100-sxm-80gb", 64, "megatron-lm@0.19", {"tp": [1, 2], "cp": [1, 2, 4, 16]}),
         ("llama-3.1-70b", "h100-sxm-80gb", 512, "torchtitan", {}),
         ("qwen3-30b-a3b", "h100-sxm-80gb", 64, "torchtitan", {"pp": [1]}),
         ("qwen3-235b-a22b", "atlas-900-a3-superpod", 256, "mindspeed-llm-fsdp2", {"tp": [1], "pp": [1]}),
@@ -139,6 +141,11 @@ def _price(workload: Workload, strategies: Sequence[ParallelStrategy]) -> np.nda
     return np.stack([priced.step_time_s, priced.peak_memory_bytes])
 
 
+def _assert_read_back(job: Job, strategy: ParallelStrategy, target: str) -> None:
+    workload, read = _read_back(job, strategy, target)
+    np.testing.assert_allclose(_price(workload, [read]), _price(job.workload, [strategy]), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("model", "target"),
     [
@@ -156,5 +163,22 @@ def test_a_file_that_is_read_back_costs_what_its_plan_costs(model: str, target: 
         pytest.skip("the framework does not train the model")
     draw = np.random.default_rng(len(target))
     for row in draw.choice(len(planned), min(len(planned), READ), replace=False):
-        workload, read = _read_back(job, planned[row], target)
-        np.testing.assert_allclose(_price(workload, [read]), _price(job.workload, [planned[row]]), rtol=1e-9)
+        _assert_read_back(job, planned[row], target)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "nemotron-nano-9b-v2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("nemotron-h-8b", "nemotron-3-nano-30b-a3b")),
+    ],
+)
+def test_a_hybrid_is_read_back_with_every_form_of_context_parallelism(model: str) -> None:
+    target = "megatron-lm@0.19"
+    job = _job(model, target)
+    planned = _legal_rows(job.workload, replace(job.limits, tp=(1, 2), cp=(1, 2, 8, 16)), 5)
+    forms = {(strategy.cp, strategy.cp_algo): strategy for strategy in planned}
+    assert {cp for cp, _ in forms} == {1, 2, 8, 16}
+    assert {algo for _, algo in forms} >= {CpAlgo.RING, CpAlgo.HYBRID, CpAlgo.KV_ALLGATHER}
+    for strategy in forms.values():
+        _assert_read_back(job, strategy, target)

@@ -50,6 +50,7 @@ from tests.unit.frameworks.mindspeed_fsdp2_cases import JOBS as FSDP2_JOBS
 from tests.unit.frameworks.optimizer_cases import OPTIMIZER_JOBS, OPTIMIZERS
 from tests.unit.frameworks.packed_sample_cases import PACKED_SAMPLES
 from tests.unit.frameworks.precision_cases import EIGHT_BIT_JOBS, EIGHT_BITS
+from tests.unit.frameworks.single_block_cases import SINGLE_BLOCKS
 from tests.unit.frameworks.tensor_plan_cases import TENSOR_PLANS
 from tests.unit.frameworks.torchtitan_cases import JOBS as TORCHTITAN_JOBS
 from tests.unit.frameworks.torchtitan_cases import TORCHTITAN
@@ -75,6 +76,7 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
         *EIGHT_BITS,
         *OPTIMIZERS,
         *INDEXER,
+        *SINGLE_BLOCKS,
     ],
 )
 def test_each_rule_tells_legal_from_illegal(
@@ -109,7 +111,7 @@ def test_every_rule_has_a_case() -> None:
         *GATHERED_KEYS,
         *TENSOR_PLANS,
     ]
-    cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS, *OPTIMIZERS, *OPTIMIZER_JOBS, *INDEXER]
+    cases += [*BRIDGE, *BRIDGE_JOBS, *EIGHT_BITS, *EIGHT_BIT_JOBS, *OPTIMIZERS, *OPTIMIZER_JOBS, *INDEXER, *SINGLE_BLOCKS]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
 

@@ -1,18 +1,21 @@
 """Layers of one block in arguments of Megatron-LM 0.19: written with the stages, and read as published scripts have them."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from app.catalogue.models.presets import model_preset
 from app.language.choice import said
-from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Schedule
 from cost_models.shapes.workload import Software, TrainingJob, Workload
 from frameworks.framework import ReadingError
+from frameworks.legality import violations
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19
 from frameworks.megatron_lm.job_reader import read_job
 from frameworks.megatron_lm.writer import arguments
 from tests.networks import gpu
+from tests.unit.frameworks.single_block_cases import divided, hybrid_job
 
 NANO, EIGHT, NINE = (model_preset(name).model for name in ("nemotron-3-nano-30b-a3b", "nemotron-h-8b", "nemotron-nano-9b-v2"))
 JOB = Workload(EIGHT, TrainingJob(8192, 768), gpu(), Software("megatron-lm", target="megatron-lm@0.19"))
@@ -129,3 +132,26 @@ def test_core_0_12_cannot_be_told() -> None:
     priced = [words for fact, words in CORE_0_12.models.unsayable(CORE_0_12.release, flat) if fact.priced]
     assert priced == ["state spaces", "layers of one block each"]
     assert [said(words, "zh") for words in priced] == ["状态空间层", "每层只有一个块的层"]
+
+
+def starts(heads: int, groups: int, tp: int, cp: int) -> bool:
+    """Whether MambaMixer and MambaContextParallel are built [megatron-0.19, mamba_mixer.py, mamba_context_parallel.py]."""
+    if heads % tp or groups % tp:
+        return False
+    if cp == 1:
+        return True
+    own_heads, own_groups = heads // tp, groups // tp
+    return own_heads % cp == 0 and (cp % own_groups == 0 if own_groups < cp else own_groups % cp == 0)
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(64, 8), (128, 8), (24, 8), (48, 12), (16, 1), (36, 6)])
+def test_tp_and_cp_are_those_that_state_spaces_are_built_with(heads: int, groups: int) -> None:
+    job = hybrid_job(heads, groups)
+    both: set[bool] = set()
+    for tp, cp, algo in product((1, 2, 4, 8), (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (CpAlgo.RING, CpAlgo.ULYSSES)):
+        rules = {violation.rule for violation in violations(job, divided(tp, cp, algo), "any")}
+        legal = not rules & {"state_space_heads", "heads_per_tp", "local_attention_ring"}
+        assert legal is starts(heads, groups, tp, cp), (tp, cp, algo)
+        assert ("ulysses_heads" in rules) is (algo is CpAlgo.ULYSSES and cp > 1 and 32 % (tp * cp) > 0), (tp, cp)
+        both.add(legal)
+    assert both == {True, False}

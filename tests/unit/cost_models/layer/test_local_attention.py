@@ -103,7 +103,7 @@ def test_worked_chunks() -> None:
     # Lightning attention, 64 heads of 128 in chunks of 256: queries with keys and with values, and twice the state.
     lightning = linear_attention_flops_per_token(MINIMAX_TEXT_01.local_attention)
     assert lightning == 2 * 64 * (256 * 2 * 128 + 2 * 128 * 128)
-    assert linear_attention_kept_bytes(QWEN3_NEXT_80B.local_attention) == worked("delta-rule-activations")
+    assert linear_attention_kept_bytes(QWEN3_NEXT_80B.local_attention, np.ones(1))[0] == worked("delta-rule-activations")
     # A state of 128 x 128 for each of 32 heads and 64 tokens, and its gradient: 16,384 bytes a token each.
     assert linear_attention_states_bytes(QWEN3_NEXT_80B.local_attention) == 32_768
 

@@ -94,7 +94,9 @@ def test_flops_of_a_state_space_are_those_of_the_convention_and_of_its_chunks() 
 def test_a_state_space_keeps_its_projection_three_outputs_and_the_norms_statistics() -> None:
     # Projection 1160; output before and behind the gate, and behind the norm: 3 x 512. Two groups of 4 bytes.
     kept = 2 * (1160 + 3 * 512) + 2 * 4
-    assert linear_attention_kept_bytes(STATES) == kept
+    assert linear_attention_kept_bytes(STATES, np.array([2.0])) == kept
+    # Eight ranks: each of the two groups is there four times, queries and keys of six more.
+    assert linear_attention_kept_bytes(STATES, np.array([8.0])) == kept + 2 * 2 * 6 * 32
     one, two = (attention_bytes_per_token(view(MAMBA), keys(tp=tp), local=True)[0][0] for tp in (1, 2))
     assert (one, two) == (kept, kept / 2)
     assert linear_attention_states_bytes(STATES) == 8 * 8 * 32 * 64 / 128
@@ -106,6 +108,26 @@ def test_context_parallel_ranks_exchange_all_that_is_projected_and_repeat_groups
     job = view(MLP)
     comm = context_parallel_comm(job, keys(cp=2, ulysses_degree=2), network(job))
     assert float(comm.all_to_all_s[0]) == float(comm.hop_s[0]) == 0.0
+
+
+def test_state_spaces_exchange_over_all_of_cp_beside_a_ring_of_attention() -> None:
+    mamba, attention = view(MAMBA), view(ATTENTION)
+    forms = {"ulysses": {"ulysses_degree": 4}, "ring": {"ulysses_degree": 1}, "hybrid": {"ulysses_degree": 2}}
+    states = {name: context_parallel_comm(mamba, keys(cp=4, **form), network(mamba), local=True) for name, form in forms.items()}
+    assert states["ulysses"].all_to_all_s[0] > 0.0
+    for name, form in forms.items():
+        assert states[name].all_to_all_s[0] == states["ulysses"].all_to_all_s[0]
+        assert states[name].num_hops[0] == 0.0
+        hops = context_parallel_comm(attention, keys(cp=4, **form), network(attention)).num_hops[0]
+        assert hops == {"ulysses": 0.0, "ring": 3.0, "hybrid": 1.0}[name]
+
+
+@pytest.mark.parametrize("ulysses_degree", [1, 4])
+def test_ranks_of_context_parallelism_keep_repeated_groups_and_one_copy_of_the_output(ulysses_degree: int) -> None:
+    # tp 2 x cp 4 = 8 ranks for two groups: six more of queries and keys, 32 channels each.
+    kept = 2 * (1160 + 3 * 512 + 2 * 6 * 32) + 2 * 4
+    found = attention_bytes_per_token(view(MAMBA), keys(tp=2, cp=4, ulysses_degree=ulysses_degree), local=True)[0][0]
+    assert found == kept / 2
 
 
 def test_a_block_that_is_not_there_takes_and_keeps_nothing() -> None:
