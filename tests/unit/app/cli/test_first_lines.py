@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
+import app.answers.price
+import app.answers.search
+import app.launch_scripts.service
+import app.plans.explained
 from app.cli.main import main
 from tests.commands import command
 from tests.language import CHINESE, english_in
@@ -31,6 +37,36 @@ PARTS = {
     "explain": ("Plan", "Step", "Memory", "Bound by", "Change", "Proof", "Assumed", "Next"),
     "tune": ("Run", "Step", "Memory", "Yours", "Proof", "Next"),
 }
+ANSWERS = (
+    (app.answers.search, "search_document"),
+    (app.answers.price, "estimate_document"),
+    (app.plans.explained, "explain_document"),
+    (app.launch_scripts.service, "tune_document"),
+)
+
+
+@pytest.fixture(scope="module")
+def answered() -> dict[object, Any]:
+    """The answers so far: of each command, all tests ask for one and the same job."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def _computed_once(answered: dict[object, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Widths, languages and sections are a matter of printing, so that one answer serves them all."""
+
+    def once(name: str, computed: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(*given: Any, **asked: Any) -> Any:
+            key = name, *(value for value in asked.values() if isinstance(value, bool))
+            if key not in answered:
+                answered[key] = computed(*given, **asked)
+            return answered[key]
+
+        return answer
+
+    if request.function is not test_a_plan_that_does_not_fit_names_its_limit:  # of another plan
+        for module, name in ANSWERS:
+            monkeypatch.setattr(module, name, once(name, getattr(module, name)))
 
 
 @pytest.mark.parametrize("columns", MOST_LINES)
