@@ -183,11 +183,11 @@ def test_a_search_that_is_cut_at_once_lists_the_plans_that_it_began_with(monkeyp
 def test_a_long_list_that_is_cut_at_once_begins_with_plans_of_all_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LatticeSearch, "least_rows", 1)
     job = workload(MOE, num_devices=16, global_batch_size=128)
-    places = len(run(job, top=1000).plans)  # more than the first pipelines have, fewer than a long list asks for
+    places = len(run(job, SMALL, top=1000).plans)  # more than the first pipelines have, fewer than a long list asks for
     monkeypatch.setattr(lattice_search, "MOST_PIPELINES", 1)
-    assert len(run(job, top=places, on_progress=lambda _: False).plans) < places
+    assert len(run(job, SMALL, top=places, on_progress=lambda _: False).plans) < places
     monkeypatch.setattr(lattice_search, "LONG", places)
-    assert len(run(job, top=places, on_progress=lambda _: False).plans) == places
+    assert len(run(job, SMALL, top=places, on_progress=lambda _: False).plans) == places
 
 
 def test_a_long_list_reports_every_pipeline_that_it_looks_at_before_the_first_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
