@@ -58,7 +58,7 @@ quick: setup ## a minute of processor time: lint, and the tests nearest to what 
 slow: setup ## run the slow tests: killed servers and workers, planted faults, requests from the OpenAPI document, other Pythons
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m slow $(ARGS)
 
-proof: setup ## compare the lists of 150 random jobs with every plan of their spaces, and of full-size jobs with 200,000 random plans
+proof: setup ## compare the lists of 200 random jobs with every plan of their spaces, and of full-size jobs with 200,000 random plans
 	PROVED_JOBS=150 SAMPLED_PLANS=200000 $(BIN)/python -m pytest $(IN_PARALLEL) tests/property/test_proved_lists.py tests/property/test_sampled_plans.py $(ARGS)
 
 coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time

@@ -16,7 +16,9 @@ import pytest
 from app.catalogue.models.presets import model_preset
 from cost_models.constants import Constants, prior_constants
 from cost_models.memory.fit import fit_rule
+from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.training_task import Adapters, Task, TrainingTask
 from cost_models.shapes.workload import Cluster, MemoryRoom, ModelShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import profile
 from search.exhaustive import chunk_pipeline
@@ -33,9 +35,23 @@ ELSEWHERE = 74  # a form has another best pace than its strategy, and is faster 
 PLACES = 20
 DENSE = ("qwen3-8b", "qwen3-32b", "llama-3.1-8b", "llama-2-13b")
 EXPERTS = ("qwen3-30b-a3b", "deepseek-v2-lite", "deepseek-v3", "pangu-ultra-moe-718b")
-LARGE = ("deepseek-v3", "pangu-ultra-moe-718b")
+LARGE = ("deepseek-v3", "deepseek-v3.2", "pangu-ultra-moe-718b")
 TARGETS = {"ascend": ("any", "mindspeed-llm"), "nvidia": ("any", "megatron-lm@0.12")}
 MODES = ("none", "layernorm+mlp_act", "block:50%", "full")
+LORA = TrainingTask(Task.LORA, Adapters(16, 32.0, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")))
+STACKS = {"any": "megatron-lm", "torchtitan": "fsdp"}
+KINDS = (  # model, hardware, target, and what else differs from pretraining with Adam; others than those above
+    ("nemotron-h-8b", "h100-sxm-80gb", "megatron-lm@0.19", {}),
+    ("nemotron-3-nano-30b-a3b", "h100-sxm-80gb", "megatron-lm@0.19", {}),
+    ("qwen3-next-80b-a3b", "h100-sxm-80gb", "any", {}),
+    ("gpt-oss-20b", "h100-sxm-80gb", "megatron-lm@0.19", {}),
+    ("deepseek-v3.2", "atlas-800t-a2", "any", {}),
+    ("qwen3-30b-a3b", "atlas-800t-a2", "mindformers", {}),
+    ("llama-3.1-8b", "h100-sxm-80gb", "torchtitan", {}),
+    ("qwen3-8b", "h100-sxm-80gb", "any", {"task": LORA}),
+    ("qwen3-8b", "h100-sxm-80gb", "megatron-lm@0.19", {"optimizer": Optimizer("muon")}),
+    ("qwen3-14b", "h100-sxm-80gb", "megatron-lm@0.19", {"precision": "fp8"}),
+)
 
 
 class Job(NamedTuple):
@@ -46,6 +62,8 @@ class Job(NamedTuple):
 
 def cut(model: ModelShape, layers: int) -> ModelShape:
     """The model with fewer layers."""
+    if model.hybrid_layer_pattern:
+        return replace(model, num_layers=layers, hybrid_layer_pattern=model.hybrid_layer_pattern[:layers])
     if model.moe is None or not model.moe.num_leading_dense_layers:
         return replace(model, num_layers=layers)
     return replace(model, num_layers=layers, moe=replace(model.moe, num_leading_dense_layers=1))
@@ -82,6 +100,34 @@ def random_job(seed: int) -> Job:
     return tight(job) if seed % 3 == 0 else job
 
 
+def job_of_kind(seed: int) -> Job:
+    """One job of each of ``KINDS`` in turn; every third asks for more memory than its best plan leaves."""
+    some = Random(seed)
+    name, hardware, target, differing = KINDS[seed % len(KINDS)]
+    model, layers, devices = model_preset(name).model, some.choice((8, 12, 16)), some.choice((8, 16))
+    devices *= 8 if name in LARGE else 1
+    if target != "torchtitan":  # which trains published models alone
+        model = cut(model, layers)
+    experts = {"ep": (1, 4, 8), "etp": (1,), "dispatcher": (Dispatcher.ALLTOALL,)}
+    limits = SearchLimits(
+        tp=some.choice(((1, 2), (1, 4), (1, 2, 4))),
+        pp=(1, 2, 4),
+        vpp=(1, 2),
+        cp=some.choice(((1,), (1, 2), (1, 4))),
+        micro_batch_size=(1, 2),
+        recompute=tuple(map(recompute_mode, MODES)),
+        **(experts if model.moe else {}),
+    )
+    workload = Workload(
+        model=model,
+        training=TrainingJob(seq_length=8192, global_batch_size=devices * some.choice((2, 4)), **differing),
+        cluster=Cluster(profile(hardware), devices),
+        software=Software(STACKS.get(target, target.partition("@")[0]), target=target),
+    )
+    job = Job(workload, limits, prior_constants(workload.cluster.profile.family))
+    return tight(job) if seed % 3 == 0 else job
+
+
 def searched(job: Job) -> LatticeSearch:
     space = search_space(job.workload, job.limits)
     lattice = LatticeSearch(SearchRequest(job.workload, space, job.constants, top=PLACES))
@@ -109,7 +155,18 @@ SEEDS = [
 def test_every_place_is_that_of_all_plans(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:  # count the exchange also in the bound of small chunks
         monkeypatch.setattr(chunk_pipeline, "MANY", 0)
-    job = random_job(seed)
+    number_that_fit(random_job(seed))
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed > 0)) for seed in range(max(len(KINDS), NUMBER // 3))]
+)
+def test_every_place_is_that_of_all_plans_of_every_kind(seed: int) -> None:
+    assert number_that_fit(job_of_kind(seed)) > 0
+
+
+def number_that_fit(job: Job) -> int:
+    """Hold the list of a search against all plans, and return how many of these fit."""
     placer, space = Placer(job.workload), search_space(job.workload, job.limits)
     every = every_plan(
         job.workload,
@@ -123,3 +180,4 @@ def test_every_place_is_that_of_all_plans(seed: int, monkeypatch: pytest.MonkeyP
     found = sorted(candidates.structure_s.values())[:PLACES]
     assert found == pytest.approx([time_s for time_s, _ in every.places(PLACES)], rel=1e-9)
     assert candidates.num_proved == len(found)
+    return every.num_fitting

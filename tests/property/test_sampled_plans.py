@@ -17,6 +17,7 @@ JOBS = (
     ("llama-3.1-70b", "h100-sxm-80gb", 64, 512, "megatron-lm@0.12"),
     ("qwen3-30b-a3b", "atlas-800t-a2", 64, 512, "mindformers"),
     ("deepseek-v3", "atlas-800t-a2", 256, 1024, "mindspeed-llm"),
+    ("nemotron-3-nano-30b-a3b", "h100-sxm-80gb", 64, 512, "megatron-lm@0.19"),
 )
 
 
