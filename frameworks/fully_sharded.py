@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from documents.sentences import Sentence
@@ -46,19 +47,22 @@ def stack_rule(name: str, source: str, framework: str, stack: str) -> Rule:
     )
 
 
-def whole_layers_rule(name: str, source: str, framework: str) -> Rule:
-    """PyTorch's checkpoints wrap whole layers, one by one."""
+def whole_layers_rule(name: str, source: str, framework: str, besides: RecomputeModule = RecomputeModule(0)) -> Rule:
+    """PyTorch's checkpoints wrap whole layers, one by one; ``besides``: modules that are not parts of a layer."""
+    parts = ~besides
     return Rule(
         name,
         source,
         Sentence("recompute is of whole layers, one by one"),
         lambda w, b: (
-            (b.recompute_modules != 0)
+            ((b.recompute_modules & int(parts)) != 0)
             | ((b.recompute == Recompute.FULL) & (b.recompute_method == RecomputeMethod.UNIFORM) & (b.recompute_num_layers > 1))
         ),
         lambda w, s: Sentence(
             "recompute of {}: {} recomputes whole layers, one by one",
-            module_names(s.recompute_modules) if s.recompute_modules else Sentence("groups of {} layers", s.recompute_num_layers),
+            module_names(s.recompute_modules & parts)
+            if s.recompute_modules & parts
+            else Sentence("groups of {} layers", s.recompute_num_layers),
             framework,
         ),
     )

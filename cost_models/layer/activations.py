@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.layer.adapters import adapter_output_bytes
 from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes, swapped_bytes_per_token
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor, stream_bytes
+from cost_models.layer.every_other_matmul import keeps_alternate
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
@@ -125,6 +126,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
     entering, inside = (np.where(swapped, moved, 0.0) for moved in _swapped_bytes(workload, keys, local=local))
     saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering, mlp.expert_inputs)
+    saved, repeated = _alternating(workload, keys, whole, saved, moe=moe)
     waiting = _waiting(workload, keys, whole, mlp, moe=moe, local=local) | ({"adapters": whole["adapters"]} if adapted else {})
     waiting |= {name: np.zeros_like(n) for name in cast}
     none = np.zeros_like(n)
@@ -146,7 +148,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         waiting_bytes=wide * sum(waiting.values(), none),
         input_bytes=wide * stream_bytes(workload) * h * between_blocks_tokens(workload, keys),
         unreduced_bytes=wide * sum(whole.values(), none),
-        transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + 2.0 * (entering + inside)),
+        transient_bytes=wide * (gathered + mlp.copies + recomputed + repeated + gradient + 2.0 * (entering + inside)),
     )
 
 
@@ -348,6 +350,25 @@ def _saved(
             kept = np.where(drops_expert_inputs(keys), expert_inputs, kept)
         saved[name] = np.where(keys.recomputes(DROPPED_BY[name]), 0.0, kept) if name in DROPPED_BY else kept
     return saved
+
+
+def _alternating(
+    workload: Workload, keys: LayerKeys, whole: dict[str, Floats], saved: dict[str, Floats], *, moe: bool
+) -> tuple[dict[str, Floats], Floats]:
+    """What a layer keeps, and what its backward makes again, where every other matmul is recomputed; bytes ``[k]``.
+
+    Parameters
+    ----------
+    whole, saved : ``[k]``, bytes
+        With nothing recomputed, and as the key keeps them otherwise.
+    """
+    none, again = np.zeros(len(keys.tp)), keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL)
+    if not again.any():
+        return saved, none
+    kept, beside = keeps_alternate(workload, keys, moe=moe)
+    kept["attention_scores"] = whole["attention_scores"]
+    repeated = sum(whole.values(), none) - (sum(kept.values(), none) - beside)
+    return {name: np.where(again, kept.get(name, none), held) for name, held in saved.items()}, np.where(again, repeated, 0.0)
 
 
 def _waiting(

@@ -40,6 +40,7 @@ REPEATED_KERNELS = {
     RecomputeModule.MLA_UP_PROJ: CHECKPOINT_KERNELS + 6,
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
+    RecomputeModule.EVERY_OTHER_MATMUL: CHECKPOINT_KERNELS + ATTENTION_KERNELS + MLP_KERNELS,
 }
 SHARED_CHECKPOINTS = (RecomputeModule.LAYERNORM, RecomputeModule.MLP_ACT, RecomputeModule.MLA_UP_PROJ)
 # Kernels of the operators that a tensor chosen alone repeats, beside its own setting of random states.
@@ -101,6 +102,8 @@ def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *
             alone = keys.recomputes(module) & ~(block & MODULES[module].inside)
             times = lone if module is RecomputeModule.LAYERNORM else float(module is not idle)
             kernels = kernels + np.where(alone, times * repeated, 0)
+    more = MOE_KERNELS - MLP_KERNELS if moe else 0
+    kernels = kernels + np.where(keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL), more, 0)
     return kernels * _kernel_s(workload, keys, constants)
 
 

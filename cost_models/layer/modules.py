@@ -20,6 +20,7 @@ from cost_models.layer.compute import (
     unfused_attention_s,
     vector_s,
 )
+from cost_models.layer.every_other_matmul import repeats_projection
 from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
@@ -27,7 +28,7 @@ from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.quantisation import quantise_s
 from cost_models.layer.sparse_attention import attends_to_latents, chosen_attention_s, indexer_s
 from cost_models.shapes.flops import attended_length, attention_score_flops_per_token, chosen_length
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.parameters import projected_steps
 from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -367,6 +368,31 @@ def _selective_recompute(
     return repeated + module + np.where(whole | part, activation, 0.0)
 
 
+def _alternate_matmuls(
+    workload: Workload,
+    keys: LayerKeys,
+    matmuls: Matmuls,
+    vector: VectorTimes,
+    permute: Floats,
+    passes: ExpertPasses,
+    shared: Floats,
+) -> Floats:
+    """Compute that a backward repeats where every other plain matmul is kept. [s] ``[k]``
+
+    Keys, the projection behind attention, up, router and experts, and all operators between them; neither attention nor gate and
+    down. ``shared`` are the forward matmuls of shared experts, the others are those of ``_selective_recompute``.
+    """
+    again = keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL)
+    if not again.any():
+        return np.zeros(len(keys.tp))
+    groups = key_value_heads(workload.model, keys)
+    of_keys = matmuls.entering * groups / (workload.model.num_attention_heads + 2.0 * groups)
+    projection = np.where(repeats_projection(workload, keys), matmuls.attention - matmuls.entering, 0.0)
+    gate_and_up = np.where(matmuls.moe > 0, shared - matmuls.shared_last, matmuls.mlp - matmuls.last)
+    routed = np.where(matmuls.moe > 0, matmuls.moe - shared + permute + passes.clamps_forward, 0.0)
+    return np.where(again, of_keys + projection + gate_and_up / 2.0 + routed + vector.total, 0.0)
+
+
 @dataclass(frozen=True)
 class LayerCompute:
     """Compute of one layer and micro batch in seconds, columns ``[k]``, without communication and host time."""
@@ -415,6 +441,7 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
     passes = expert_passes(workload, keys, device, moe=moe)
     dequantise = dequantise_s(workload, keys, device, moe=moe, local=local)
     forward, backward = adapters.vector_forward + dequantise, adapters.vector_backward + dequantise
+    shared = _shared_expert_s(workload, keys, device) if moe else zero
     return LayerCompute(
         matmuls=matmuls,
         attention_forward=attention_forward,
@@ -423,6 +450,7 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
         vector_backward=2.0 * vector.total + quantise_backward + passes.clamps_backward + passes.biases_backward + backward,
         vector=vector,
         permute=permute,
-        shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,
-        selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute, passes),
+        shared_expert=shared,
+        selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute, passes)
+        + _alternate_matmuls(workload, keys, matmuls, vector, permute, passes, shared),
     )

@@ -52,6 +52,18 @@ def _every_layer(model: ModelShape, moe: bool) -> bool:
     return True
 
 
+def _counts_matmuls(model: ModelShape, moe: bool) -> bool:
+    """Whether a layer runs four plain matmuls for attention and then a gated MLP or experts, without biases."""
+    plain = model.mla is None and model.sparse_attention is None and not model.hybrid_layer_pattern
+    plain = plain and all(model.linear_attention(local=kind.local) is None for kind in model.layer_kinds())
+    biased = (
+        model.attention_bias
+        or model.constants.attention_output_bias
+        or (moe and model.moe is not None and model.moe.expert_biases)
+    )
+    return plain and model.has_mixer and model.has_mlp and model.gated_linear_unit and not (biased or model.attention_output_gate)
+
+
 @unique
 class RecomputeModule(IntFlag):
     """The recomputable parts by name, as in jobs and run records."""
@@ -75,6 +87,11 @@ class RecomputeModule(IntFlag):
     MOE = _module(5, lambda model, moe: moe, "routed_experts", "shared_experts", "router", whole=True,
         source="[megatron-0.12, transformer_config.py]",
         meaning="The whole MoE block, its communication included.")
+    EVERY_OTHER_MATMUL = _module(6, _counts_matmuls,
+        "residual", "norm_output", "attention", "mlp", "routed_experts", "router",
+        source="[torchtitan-0.2, activation_checkpoint.py:51]",
+        meaning="The whole layer, but for what fused attention, every other plain matmul and reduce-scatters make. "
+        "It stands alone.")
     # fmt: on
 
 
@@ -82,6 +99,7 @@ MODULES = {RecomputeModule(entry.bit): entry for entry in _ENTRIES}
 MODULE_NAMES = {str(module.name).lower(): module for module in RecomputeModule}
 if list(MODULES) != list(RecomputeModule):
     raise TypeError("every member of RecomputeModule is one entry: give it bit, in_layer, drops, source and meaning")
+REPEATS_EXCHANGE = RecomputeModule.MOE | RecomputeModule.EVERY_OTHER_MATMUL  # tokens travel to their experts once more
 
 
 def _those(modules: list[RecomputeModule]) -> RecomputeModule:

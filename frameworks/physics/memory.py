@@ -10,7 +10,7 @@ from cost_models.shapes.switches import Exclusive, Feature
 from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, TensorPlan, choices_of, dropped, tensor_names
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
-from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
+from frameworks.rule import Mask, Rule, SwitchRule, every_row, one_of, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -103,6 +103,30 @@ RECOMPUTE_ABSENT = Rule(
     Sentence("selective recompute names modules that the model has"),
     lambda w, b: (b.recompute_modules & int(_absent(w))) != 0,
     lambda w, s: Sentence("{} has no {} to recompute", w.model.name, module_names(s.recompute_modules & _absent(w))),
+)
+
+
+_BY_OPERATOR = RecomputeModule.EVERY_OTHER_MATMUL
+
+
+def _plain_layers(workload: Workload) -> bool:
+    """Whether layers are PyTorch's own."""
+    return workload.software_traits.fp32_shards and not workload.software_traits.own_kernels
+
+
+RECOMPUTE_BY_OPERATOR = Rule(
+    "recompute_by_operator",
+    "[torchtitan-0.2, activation_checkpoint.py:51]",
+    Sentence("recompute of {} is of layers of plain PyTorch, and stands alone", module_names(_BY_OPERATOR)),
+    lambda w, b: (
+        ((b.recompute_modules & int(_BY_OPERATOR)) != 0)
+        & (every_row(b, not _plain_layers(w)) | ((b.recompute_modules & ~int(_BY_OPERATOR)) != 0))
+    ),
+    lambda w, s: (
+        Sentence("recompute of {}: {} stands alone", module_names(s.recompute_modules), module_names(_BY_OPERATOR))
+        if _plain_layers(w)
+        else Sentence("recompute of {}: layers of stack {} are not plain PyTorch's", module_names(_BY_OPERATOR), w.software.stack)
+    ),
 )
 
 

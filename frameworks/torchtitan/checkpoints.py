@@ -1,4 +1,4 @@
-"""Activation checkpoints of torchtitan: none, all layers, or each n-th layer of a rank.
+"""Activation checkpoints of torchtitan: none, all layers, each n-th layer of a rank, or operators of all layers.
 
 A rank counts its layers over all of its chunks, so each n-th layer is a number of layers of each rank
 [torchtitan-0.2, activation_checkpoint.py].
@@ -10,14 +10,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod
+from documents.sentences import Sentence
 from frameworks.fully_sharded import EVERYTHING, NOTHING, Checkpoints
 
 
 class Mode(NamedTuple):
-    """``activation_checkpoint.mode``, and the option of ``selective``: each n-th layer."""
+    """``activation_checkpoint.mode``, and the option of ``selective``: each n-th layer, or 0 by operator."""
 
     mode: str
     every: int = 0
+
+
+BY_OPERATORS = Mode("selective")
+IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
 
 def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:

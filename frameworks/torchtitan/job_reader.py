@@ -8,12 +8,14 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import CpAlgo
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
-from frameworks.options import as_given
-from frameworks.torchtitan.reader import OP, Reading
-from frameworks.torchtitan.table import RELEASE, TABLE
+from frameworks.options import as_given, options_of
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, Mode
+from frameworks.torchtitan.reader import Reading
+from frameworks.torchtitan.table import OPTION, RELEASE, TABLE
 from frameworks.unread import CHANGES, Unread, unread
 
-_OPERATORS = "activation_checkpoint.selective_ac_option"
+_RECOMPUTED = "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"
+_ROUTER = "moe.router.gate"  # what it names by default; layers without experts have none
 _ROTATION = "parallelism.context_parallel_rotate_method"  # [torchtitan-0.2, components/validate.py:213]
 _EARLY = "activation_checkpoint.early_stop"
 
@@ -30,20 +32,29 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         "bf16",
         tuple(_assumed(reading)),
         router_balance=RouterBalance.FORCED if forced else None,
-        unread=(*_by_operator(reading), *unread(RELEASE, {name: as_given(value) for name, value in reading.options.items()})),
+        unread=(
+            *_by_operator(reading, arguments),
+            *unread(RELEASE, {name: as_given(value) for name, value in reading.options.items()}),
+        ),
         torch_compile=reading.compiled,
     )
 
 
-def _by_operator(reading: Reading) -> Iterator[Unread]:
-    """Activation checkpoints by operator, whose saved tensors are not priced."""
-    if reading.value(TABLE.columns["recompute"]) == "selective" and reading.value(_OPERATORS) == OP:
-        yield Unread(_OPERATORS, CHANGES["cost"])
+def _by_operator(reading: Reading, arguments: Sequence[str]) -> Iterator[Unread]:
+    """Activation checkpoints by operator that keep something else than the price says."""
+    if reading.mode() != BY_OPERATORS:
+        return
+    has_experts = reading.flavor.model.moe is not None
+    if has_experts and reading.compiled:
+        yield Unread(OPTION, IN_PARTS)
+    named = options_of(arguments).get(_RECOMPUTED, [_ROUTER])
+    if named != [_ROUTER] and (has_experts or named != []):
+        yield Unread(_RECOMPUTED, CHANGES["cost"])
 
 
 def _assumed(reading: Reading) -> Iterator[str]:
     """Sentences on what is priced in another form."""
-    if reading.mode().mode != "none" and not reading.value(_EARLY):
+    if reading.mode() not in (Mode("none"), BY_OPERATORS) and not reading.value(_EARLY):
         yield Sentence("{} is off; layers are priced as if recompute stopped at the last tensor that is needed", _EARLY)
     if reading.cp > 1 and reading.value(_ROTATION) != TABLE.cp_algos[CpAlgo.KV_ALLGATHER]:
         yield Sentence("{} acts in validation alone: training gathers keys and values", _ROTATION)

@@ -10,10 +10,11 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.draft import Draft
 from frameworks.fully_sharded import checkpoints
+from frameworks.physics.memory import RECOMPUTE_BY_OPERATOR
 from frameworks.rule import layout_of
 from frameworks.torchtitan import rules
-from frameworks.torchtitan.checkpoints import Mode, checkpoints_of, mode_of, nearest_mode
-from frameworks.torchtitan.table import TABLE
+from frameworks.torchtitan.checkpoints import checkpoints_of, mode_of, nearest_mode
+from frameworks.torchtitan.table import BY_OPERATOR, TABLE
 
 
 def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
@@ -63,11 +64,14 @@ def _recompute(draft: Draft) -> None:
     s, layout = draft.strategy, layout_of(draft.workload, draft.strategy)
     if s.recompute is Recompute.NONE:
         return
-    mode = None if s.recompute_modules else mode_of(checkpoints(s), layout)
     if s.recompute is Recompute.SELECTIVE:
-        mode = Mode("none")
-        draft.drop_modules(s.recompute_modules, Sentence("torchtitan recomputes whole layers"))
-    elif mode is None:
+        draft.drop_modules(s.recompute_modules & ~BY_OPERATOR, Sentence("torchtitan recomputes whole layers"))
+        for rule in (RECOMPUTE_BY_OPERATOR, rules.OPERATORS):
+            if draft.breaks(rule):
+                draft.drop_modules(BY_OPERATOR, rule.sentence(draft.workload, draft.strategy))
+        return
+    mode = None if s.recompute_modules else mode_of(checkpoints(s), layout)
+    if mode is None:
         mode = nearest_mode(_num_recomputed(s, layout), layout)
         words = Sentence("all layers") if mode.mode == "full" else Sentence("each {}th layer of a rank", mode.every)
         draft.set("recompute", Sentence("of the plan"), words, Sentence("torchtitan has no other choice of layers"))

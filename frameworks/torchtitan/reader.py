@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cost_models.shapes.canonical import canonical_schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from documents.sentences import Sentence, joined
@@ -13,12 +14,15 @@ from frameworks.fully_sharded import Checkpoints
 from frameworks.options import OptionValues, as_given, options_of
 from frameworks.rule import either, unless_default
 from frameworks.table import features_read
-from frameworks.torchtitan.checkpoints import Mode, checkpoints_of
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, Mode, checkpoints_of
 from frameworks.torchtitan.flavors import CAUSAL, FLAVORS, UNREAD_FAMILIES, Flavor
 from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
 from frameworks.torchtitan.table import (
+    BY_OPERATOR,
     COMPILE,
     COMPILED,
+    OP,
+    OPTION,
     PARALLELISM,
     RELEASE,
     REPLICAS,
@@ -28,7 +32,6 @@ from frameworks.torchtitan.table import (
     TABLE,
 )
 
-OP = "op"  # activation checkpoints by operator
 _COMPILED = ("model", "loss")  # what is compiled by default
 
 
@@ -145,13 +148,13 @@ class Reading(OptionValues):
         return given
 
     def mode(self) -> Mode:
-        """The activation checkpoints; those by operator are read as none."""
+        """The activation checkpoints."""
         mode = str(self.value(TABLE.columns["recompute"]))
         if mode != "selective":
             return Mode(mode if mode == "full" else "none")
-        option = str(self.value("activation_checkpoint.selective_ac_option"))
+        option = str(self.value(OPTION))
         if option == OP:
-            return Mode("none")
+            return BY_OPERATORS
         if not option.isdecimal() or len(option) > 6:
             raise ReadingError(Sentence("selective_ac_option {!r} is not allowed; give a number of layers", option[:80]))
         return Mode("selective", int(option))
@@ -162,7 +165,9 @@ class Reading(OptionValues):
         ep = self.number(TABLE.columns["ep"]) if model.moe else 1
         etp = self.number(TABLE.columns["etp"]) if model.moe else 1
         named = next((s for s, name in TABLE.schedules.items() if name == self.schedule_name), Schedule.NONE)
-        found = Checkpoints(*checkpoints_of(self.mode(), self.layout))
+        mode = self.mode()
+        by_operator = mode == BY_OPERATORS
+        found = Checkpoints(Recompute.SELECTIVE) if by_operator else Checkpoints(*checkpoints_of(mode, self.layout))
         schedule = canonical_schedule(pp, vpp, named)
         if pp > 1 and vpp > 1 and self._is_single:
             raise ReadingError(Sentence("{} has one stage a rank, and the file has {}", self.schedule_name, vpp))
@@ -187,6 +192,7 @@ class Reading(OptionValues):
             recompute_method=found.method,
             recompute_num_layers=found.num_layers,
             recompute_layers_per_stage=found.layers_per_stage if found.recompute is Recompute.FULL else None,
+            recompute_modules=BY_OPERATOR if by_operator else RecomputeModule(0),
             features=features | (FUSED_KERNELS if self.compiled else Feature(0)),
             layer_layout=unless_default(self.layout, schedule) if pp > 1 else None,
         )

@@ -25,9 +25,9 @@ from frameworks.offer_rules import dispatcher_rule, offered_rule, optimizer_rule
 from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
-from frameworks.torchtitan.checkpoints import mode_of
+from frameworks.torchtitan.checkpoints import IN_PARTS, mode_of
 from frameworks.torchtitan.flavors import flavor_of, no_flavor
-from frameworks.torchtitan.table import RELEASE, TABLE, TERMS
+from frameworks.torchtitan.table import BY_OPERATOR, RELEASE, TABLE, TERMS
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "torchtitan"
@@ -213,11 +213,30 @@ def _has_no_mode(workload: Workload, batch: StrategyBatch) -> Mask:
     return mask
 
 
-WHOLE_LAYERS = whole_layers_rule("torchtitan_whole_layers", "[torchtitan-0.2, activation_checkpoint.py:159]", NAME)
+WHOLE_LAYERS = whole_layers_rule("torchtitan_whole_layers", "[torchtitan-0.2, activation_checkpoint.py:159]", NAME, BY_OPERATOR)
+
+
+def _by_operator(batch: StrategyBatch) -> Mask:
+    found: Mask = (batch.recompute_modules & int(BY_OPERATOR)) != 0
+    return found
+
+
+OPERATORS = Rule(
+    "torchtitan_operators",
+    "[torchtitan-0.2, activation_checkpoint.py:51; torchtitan-0.2, models/llama4/infra/parallelize.py:593]",
+    Sentence("recompute by operator is of all layers, and of layers with experts only where these are not compiled"),
+    lambda w, b: (
+        _by_operator(b)
+        & ((b.recompute != Recompute.SELECTIVE) | every_row(b, w.model.moe is not None and w.software.torch_compile))
+    ),
+    lambda w, s: (
+        Sentence("torchtitan checkpoints all layers by operator or none") if s.recompute is not Recompute.SELECTIVE else IN_PARTS
+    ),
+)
 RECOMPUTE = Rule(
     "torchtitan_recompute",
     "[torchtitan-0.2, activation_checkpoint.py:39]",
-    Sentence("recompute is of no layer, of all layers, or of each n-th layer of a rank; in a pipeline by layers_per_stage"),
+    Sentence("full recompute is of all layers, or of each n-th layer of a rank; in a pipeline by layers_per_stage"),
     _has_no_mode,
     lambda w, s: Sentence(
         "torchtitan recomputes no layer, all layers, or each n-th layer of a rank, and the plan recomputes others"

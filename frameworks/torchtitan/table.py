@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from documents.sentences import Sentence
@@ -16,6 +17,8 @@ PARALLELISM = "parallelism"
 REPLICAS, SHARDS = f"{PARALLELISM}.data_parallel_replicate_degree", f"{PARALLELISM}.data_parallel_shard_degree"
 RESHARD = f"{PARALLELISM}.fsdp_reshard_after_forward"
 STAGES = f"{PARALLELISM}.module_fqns_per_model_part"
+OPTION = "activation_checkpoint.selective_ac_option"
+BY_OPERATOR, OP = RecomputeModule.EVERY_OTHER_MATMUL, "op"  # checkpoints by operator
 COMPILE, COMPILED = "compile.enable", "compile.components"
 TABLE = Table(
     columns={
@@ -45,6 +48,7 @@ TABLE = Table(
         Schedule.INTERLEAVED: "Interleaved1F1B",
         Schedule.GPIPE: "GPipe",
     },
+    modules={BY_OPERATOR: OP},
     # Layers have PyTorch's fused attention and grouped matmuls; compilation fuses their other kernels. FSDP gathers and
     # scatters beside the layers, and the runtime of interleaved schedules sends beside other chunks.
     implied=Feature.FLASH_ATTENTION

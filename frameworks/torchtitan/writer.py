@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import start_note
@@ -13,11 +13,11 @@ from frameworks.fully_sharded import checkpoints
 from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
-from frameworks.torchtitan.checkpoints import mode_of
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, mode_of
 from frameworks.torchtitan.flavors import flavor_of
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.stages import modules_of
-from frameworks.torchtitan.table import COMPILE, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
+from frameworks.torchtitan.table import COMPILE, OP, OPTION, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
 
 ENVIRONMENT = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}  # as in its run_train.sh
 POLICIES = {3: "always", 2: "never"}
@@ -72,11 +72,12 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
-    mode = mode_of(checkpoints(s), layout_of(workload, s))
+    by_operator = s.recompute is Recompute.SELECTIVE
+    mode = BY_OPERATORS if by_operator else mode_of(checkpoints(s), layout_of(workload, s))
     assert mode is not None  # of the nearest strategy
     options: Options = {TABLE.columns["recompute"]: mode.mode}
     if mode.mode == "selective":
-        options["activation_checkpoint.selective_ac_option"] = str(mode.every)
+        options[OPTION] = OP if by_operator else str(mode.every)
     if mode.mode != "none":
         options["activation_checkpoint.early_stop"] = True  # as PyTorch's own checkpoints, and the price
     return options

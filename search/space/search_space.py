@@ -29,13 +29,13 @@ from typing import Any, NamedTuple
 
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
 from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
-from cost_models.shapes.recompute_modules import MODULE_NAMES
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import usual_if_set
-from frameworks.registry import cp_algos_tried, off_beside, offered
+from frameworks.registry import BY_LABEL, cp_algos_tried, off_beside, offered, parse_target
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
 from search.space.limits import CP_ALGOS, DEGREES, DISPATCHERS, SCHEDULES, Degrees, Range, SearchLimits
@@ -283,7 +283,8 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
 
 
 def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
-    model = workload.model
+    model, by_operator = workload.model, RecomputeModule.EVERY_OTHER_MATMUL
+    framework = BY_LABEL.get(parse_target(workload.software.target).label)
     # Fused attention keeps no scores, so recomputing them frees nothing.
     names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
     attention = "+mla_up_proj" if model.mla else ""
@@ -292,6 +293,8 @@ def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     blocks = (("mlp", model.has_dense_mlp), ("moe", any(model.moe_layers())))
     modules = "+".join(name for name, is_there in blocks if is_there)
     names.append(f"layernorm{attention}+{modules}")
+    if by_operator & present_modules(model) and framework is not None and by_operator in framework.table.modules:
+        names.append(str(by_operator.name).lower())
     names += [f"block:{layers}" for layers in range(1, min(MOST_COUNTED_LAYERS + 1, model.num_layers))]
     names += ["block:25%", "block:50%", "block:75%", "full"]
     return tuple(recompute_mode(name) for name in names)

@@ -12,6 +12,7 @@ import pytest
 
 from app.catalogue.models.presets import model_preset, names
 from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.workload import TrainingJob
@@ -186,9 +187,38 @@ def test_keys_that_change_the_price_are_named_and_others_are_not() -> None:
         "training.dtype": "bfloat16",
         "training.enable_cpu_offload": True,
         "model.converters": ["float8"],
-        "activation_checkpoint.selective_ac_option": "op",
         "parallelism.expert_parallel_comm_backend": "deepep",
         "job.custom_config_module": "mine",
         "parallelism.tensor_paralel_degree": 2,
     }
     assert unread(priced_otherwise) == set(priced_otherwise)
+
+
+OPERATORS = {"activation_checkpoint.selective_ac_option": "op"}
+NAMED = "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"
+MIXTURE = {"model.name": "qwen3", "model.flavor": "30B-A3B"}
+
+
+def test_checkpoints_by_operator_are_read_and_written_as_they_are() -> None:
+    job = TORCHTITAN.read_job(options(**OPERATORS), None)
+    found = job.strategy
+    assert (found.recompute, found.recompute_modules) == (Recompute.SELECTIVE, RecomputeModule.EVERY_OTHER_MATMUL)
+    assert job.unread == ()
+    written = TORCHTITAN.write(on_gpus(job.model, compiled=False), found)
+    assert {'activation_checkpoint.mode="selective"', 'activation_checkpoint.selective_ac_option="op"'} <= {*written.arguments}
+    assert TORCHTITAN.read(written.arguments, None) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({NAMED: ["attention.wk"]}, {NAMED}),
+        ({NAMED: []}, set()),  # a dense layer has no router
+        ({NAMED: ["moe.router.gate"], **MIXTURE}, set()),
+        ({NAMED: [], **MIXTURE}, {NAMED}),
+        ({**MIXTURE, "compile.enable": True}, {"activation_checkpoint.selective_ac_option"}),
+    ],
+)
+def test_checkpoints_of_other_operators_are_named(changes: dict[str, Any], names: set[str]) -> None:
+    assert unread({**OPERATORS, **changes}) == names
+    assert unread({**changes, "activation_checkpoint.mode": "full"}) == set()

@@ -21,6 +21,9 @@ GATHERED = replace(ALONE, dp=8, cp=2, cp_algo=CpAlgo.KV_ALLGATHER)
 EXPERTS = replace(ALONE, ep=8, dispatcher=Dispatcher.ALLTOALL)
 FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
 
+OPERATORS: dict[str, Any] = {"recompute": Recompute.SELECTIVE, "recompute_modules": RecomputeModule.EVERY_OTHER_MATMUL}
+BY_OPERATOR = replace(ALONE, **OPERATORS)
+
 
 def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, **training: Any) -> Workload:
     made = job(model, family="nvidia", **training)
@@ -72,6 +75,11 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_whole_layers", _T, DENSE, FULL,
      replace(ALONE, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("recompute of layernorm",)),
     ("torchtitan_whole_layers", _T, DENSE, FULL, replace(FULL, recompute_num_layers=2), ("groups of 2 layers",)),
+    ("recompute_by_operator", _T, DENSE, BY_OPERATOR,
+     replace(BY_OPERATOR, recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL | RecomputeModule.LAYERNORM), ("stands alone",)),
+    ("torchtitan_operators", _T, DENSE, BY_OPERATOR,
+     replace(by_rank(2, 2, 2, 2), recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL), ("all layers by operator",)),
+    ("torchtitan_operators", _T, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("compiled in parts",)),
     # Each third of 32 layers is 10 of them, each second 16; nothing recomputes 11.
     ("torchtitan_recompute", _T, DENSE, by_layers(ALONE, 10), by_layers(ALONE, 11), ("each n-th layer",)),
     ("torchtitan_recompute", _T, DENSE, by_rank(2, 2, 2, 2), by_rank(2, 2, 2, 1), ("each n-th layer",)),

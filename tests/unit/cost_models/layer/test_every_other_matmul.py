@@ -1,0 +1,143 @@
+"""Layers under checkpoints by operator: what PyTorch kept and multiplied again, and what is priced."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.layer.activations import layer_activations
+from cost_models.layer.costs import layer_costs
+from cost_models.layer.modules import layer_compute
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS
+from cost_models.shapes.workload import ModelShape, MoeShape, Workload
+from tests.networks import gpu
+from tests.workloads import device, keys, network, workload
+
+# Written by scripts/oracle/selective_checkpoints.py, which ran torchtitan 0.2.2 on PyTorch 2.13.
+LINES = (Path(__file__).parents[3] / "oracle" / "selective_checkpoints.json").read_text(encoding="utf-8").splitlines()
+CASES = [json.loads(line) for line in LINES]
+SAMPLES, SEQUENCE, EXPERT_WIDTH, GATE_AND_UP = 2, 256, 128, 704
+MODULE = RecomputeModule.EVERY_OTHER_MATMUL
+
+
+def name_of(case: dict[str, Any]) -> str:
+    kind = f"-{case['experts']['num_shared_experts']}-shared" if "experts" in case else ""
+    return f"{case['family']}{kind}-tp{case['tp']}-{'compiled' if case['compiled'] else 'eager'}"
+
+
+def model_of(case: dict[str, Any]) -> ModelShape:
+    given, moe = case["args"], None
+    if "experts" in case:
+        shared = case["experts"]["num_shared_experts"]
+        moe = MoeShape(
+            num_experts=case["experts"]["num_experts"],
+            top_k=case["experts"]["top_k"],
+            expert_ffn_hidden_size=EXPERT_WIDTH,
+            num_shared_experts=shared,
+            shared_expert_ffn_hidden_size=shared * EXPERT_WIDTH,
+        )
+    return ModelShape(
+        name="small",
+        num_layers=given["n_layers"],
+        hidden_size=given["dim"],
+        num_attention_heads=given["n_heads"],
+        num_query_groups=given["n_kv_heads"],
+        kv_channels=given.get("head_dim", given["dim"] // given["n_heads"]),
+        ffn_hidden_size=given.get("hidden_dim", GATE_AND_UP),
+        vocab_size=given["vocab_size"],
+        qk_layernorm=case["family"] == "qwen3",
+        moe=moe,
+    )
+
+
+def priced(case: dict[str, Any]) -> tuple[Workload, Any]:
+    job = workload(
+        model_of(case), seq_length=SEQUENCE, global_batch_size=64, cluster=gpu(), stack="fsdp", torch_compile=case["compiled"]
+    )
+    features = DEFAULT_FEATURES | FUSED_KERNELS if case["compiled"] else DEFAULT_FEATURES & ~FUSED_KERNELS
+    return job, keys(
+        tp=case["tp"],
+        ep=1,
+        etp=case["tp"],
+        micro_batch_size=SAMPLES,
+        sequence_parallel=case["tp"] > 1,
+        recompute_modules=MODULE,
+        features=features,
+    )
+
+
+def test_the_record_has_both_ways_to_run_a_layer_and_all_kinds_of_mlps() -> None:
+    assert {(case["tp"], case["compiled"]) for case in CASES} == {(1, False), (1, True), (2, False), (2, True)}
+    shared = [case["experts"]["num_shared_experts"] for case in CASES if "experts" in case]
+    assert min(shared) == 0 < max(shared)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_a_layer_keeps_what_pytorch_kept(case: dict[str, Any]) -> None:
+    job, key = priced(case)
+    assert layer_activations(job, key, moe="experts" in case).saved_bytes[0] == pytest.approx(case["kept"], rel=0.01)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "experts" not in case], ids=name_of)
+def test_a_layer_multiplies_again_what_pytorch_multiplied(case: dict[str, Any]) -> None:
+    """Keys, the projection unless its reduce-scatter is kept by a compiled layer, and up: 2 x tokens x weights, over tp."""
+    model, tokens = model_of(case), SAMPLES * SEQUENCE
+    h, d = model.hidden_size, model.kv_channels
+    projection = model.num_attention_heads * d * h * (case["tp"] == 1 or not case["compiled"])
+    weights = model.num_query_groups * d * h + projection + model.ffn_hidden_size * h
+    assert case["again"] == 2 * tokens * weights // case["tp"]
+    job, key = priced(case)
+    compute = layer_compute(job, key, device(job), moe=False)
+    # Times are in proportion to FLOPs but for tiles: the three matmuls are some two fifths of all.
+    whole = (2 * model.num_attention_heads + 2 * model.num_query_groups) * d * h + 3 * model.ffn_hidden_size * h
+    again = (compute.selective_recompute - compute.vector.total) / compute.matmuls.total
+    assert again[0] == pytest.approx(weights / whole, rel=0.25)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "experts" in case], ids=name_of)
+def test_experts_and_their_router_run_again_as_a_whole(case: dict[str, Any]) -> None:
+    """PyTorch repeated keys, the projection, the router, three grouped matmuls of padded rows, and up of shared experts."""
+    model, tokens = model_of(case), SAMPLES * SEQUENCE
+    assert model.moe is not None
+    h, d, moe = model.hidden_size, model.kv_channels, model.moe
+    rows = moe.top_k * tokens + 8 * moe.num_experts
+    plain = model.num_query_groups * d * h + model.num_attention_heads * d * h + h * moe.num_experts
+    plain += moe.shared_expert_ffn_hidden_size * h
+    assert case["again"] == 2 * tokens * plain + 2 * rows * 3 * h * EXPERT_WIDTH
+    job, key = priced(case)
+    compute = layer_compute(job, key, device(job), moe=True)
+    whole = compute.matmuls.attention - compute.matmuls.entering + compute.matmuls.moe - compute.shared_expert + compute.permute
+    rest = compute.selective_recompute - compute.vector.total - whole
+    parts = compute.matmuls.entering / 6.0 + (compute.shared_expert - compute.matmuls.shared_last) / 2.0  # 2 of 12 heads, up
+    assert rest[0] == pytest.approx(parts[0])
+
+
+def test_tokens_travel_to_their_experts_once_more() -> None:
+    (case, *_) = (case for case in CASES if "experts" in case)
+    job, key = priced(case)
+    spread = replace(key, ep=np.array([4]), etp=np.array([1]), dispatcher=np.array([Dispatcher.ALLTOALL]))
+    plain = replace(spread, recompute_modules=np.array([0]))
+    again, once = (layer_costs(job, each, device(job), network(job), moe=True) for each in (spread, plain))
+    compute = layer_compute(job, spread, device(job), moe=True)
+    added = again.backward["recompute"] - once.backward["recompute"] - compute.selective_recompute
+    assert added[0] == pytest.approx(once.forward["ep_comm"][0])
+    assert once.forward["ep_comm"][0] > 0.0
+
+
+def test_a_backward_holds_the_whole_layer_beside_what_was_kept_for_nothing() -> None:
+    """Queries before their positions, down, and over tp two reduce-scatters are no part of a layer without checkpoints."""
+    (case, *_) = (case for case in CASES if case["tp"] == 2 and not case["compiled"])
+    job, key = priced(case)
+    plain = layer_activations(job, replace(key, recompute_modules=np.array([0])), moe=False)
+    found = layer_activations(job, key, moe=False)
+    tokens, h = SAMPLES * SEQUENCE, 256
+    beside = 2 * tokens * (h / 2 + h + 2 * h / 2)
+    held = found.saved_bytes + found.transient_bytes - plain.transient_bytes
+    assert held[0] == pytest.approx(plain.saved_bytes[0] + beside)
