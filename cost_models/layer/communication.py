@@ -135,10 +135,11 @@ def repeated_collectives(keys: LayerKeys, comm: TensorParallelComm, *, moe: bool
     """Tensor-parallel communication that the recompute of selected modules of an eager layer repeats. [s] ``[k]``
 
     A dense MLP, shared experts inside a MoE block, and up-projections of latents run their forward again with its collectives
-    [megatron-0.12, transformer_layer.py].
+    [megatron-0.12, transformer_layer.py]. Where every other matmul is recomputed, the gathers of its inputs run again.
     """
     block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)
     repeated: Floats = np.where(block, comm.mlp_forward_s, 0.0)
+    repeated = repeated + np.where(keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL), comm.regather_s, 0.0)
     return repeated + np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), comm.latents_forward_s, 0.0)
 
 

@@ -169,7 +169,7 @@ def repeated_tp_s(
 
     A compiled graph drops them: no gradient needs them.
     """
-    blocks = RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.MLA_UP_PROJ
+    blocks = RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.MLA_UP_PROJ | RecomputeModule.EVERY_OTHER_MATMUL
     if not workload.software_traits.eager or not ((keys.recompute_modules & int(blocks) != 0) & (keys.tp > 1)).any():
         return np.zeros(len(keys.tp))
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)

@@ -186,6 +186,7 @@ def test_keys_that_change_the_price_are_named_and_others_are_not() -> None:
     priced_otherwise = {
         "training.dtype": "bfloat16",
         "training.enable_cpu_offload": True,
+        "parallelism.fsdp_reshard_after_forward": 8,
         "model.converters": ["float8"],
         "parallelism.expert_parallel_comm_backend": "deepep",
         "job.custom_config_module": "mine",

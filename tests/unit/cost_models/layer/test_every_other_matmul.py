@@ -13,6 +13,7 @@ import pytest
 from cost_models.layer.activations import layer_activations
 from cost_models.layer.costs import layer_costs
 from cost_models.layer.modules import layer_compute
+from cost_models.network.collectives import all_gather_s
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS
@@ -129,6 +130,17 @@ def test_tokens_travel_to_their_experts_once_more() -> None:
     added = again.backward["recompute"] - once.backward["recompute"] - compute.selective_recompute
     assert added[0] == pytest.approx(once.forward["ep_comm"][0])
     assert once.forward["ep_comm"][0] > 0.0
+
+
+def test_tensor_parallel_ranks_gather_their_inputs_once_more() -> None:
+    """As PyTorch's compiled graph of tp 2, whose backward gathers four times: twice for gradients, twice for the recompute."""
+    (case, *_) = (case for case in CASES if case["tp"] == 2 and not case["compiled"])
+    job, key = priced(case)
+    again = layer_costs(job, key, device(job), network(job), moe=False).backward["recompute"]
+    added = again - layer_compute(job, key, device(job), moe=False).selective_recompute
+    gather = all_gather_s(np.array([2.0 * SAMPLES * SEQUENCE * 256]), np.array([2]), np.array([1]), network(job))
+    assert added[0] == pytest.approx(2.0 * gather[0])
+    assert gather[0] > 0.0
 
 
 def test_a_backward_holds_the_whole_layer_beside_what_was_kept_for_nothing() -> None:
