@@ -7,7 +7,7 @@ import textwrap
 
 from scripts.accuracy.blind import ALL, BlindRuns
 from scripts.accuracy.figures import Errors
-from scripts.accuracy.text import README, README_END, README_START, README_ZH
+from scripts.accuracy.text import EVERY_RUN, README, README_END, README_START, README_ZH
 
 LINE = 110
 CHINESE_COUNT = re.compile(r" % \((\d+) runs\)")
@@ -39,6 +39,7 @@ def readme_figures(nested: dict[str, Errors | None]) -> dict[str, str]:
         "hopper": of_kind("Hopper dense"),
         "hopper_moe": of_kind("Hopper MoE"),
         "blackwell": of_kind("Blackwell dense"),
+        "unclear": left_out(EVERY_RUN),
         "single": left_out("dense single"),
         "multi": left_out("dense multi"),
         "long": left_out("long"),

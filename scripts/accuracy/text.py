@@ -7,22 +7,26 @@ README_START, README_END = (
     "<!-- /accuracy -->",
 )
 
+EVERY_RUN = "all, unclear too"  # of a family, also where the chip's variant is unclear
 README = (
     "{runs} published runs of {publications} documents, which nothing was fitted to or tuned on, were each predicted before "
     "anyone looked at an error. The median error of the step time is {median} %: {ampere} for dense models on Ampere, {hopper} "
     "on Hopper, {blackwell} on Blackwell, and {hopper_moe} for mixtures of experts on Hopper; {rest} more are of other kinds. "
     "Nominal 80 % intervals hold "
     "{inside} % of these runs. Few of them are of tuned benchmarks, and none is on Ascend. There the model was "
-    "refitted for each publication without its runs: {single} for dense models on one node, {multi} on several nodes, {long} at "
-    "long sequences, and {moe} for mixtures. [docs/accuracy.md](docs/accuracy.md) has every figure, also where the model falls "
+    "refitted for each publication without its runs: {unclear} with those whose variant of the chip is unclear; where it is "
+    "known or likely, {single} for dense models on one node, {multi} on several nodes, {long} at long sequences, and {moe} for "
+    "mixtures. [docs/accuracy.md](docs/accuracy.md) has every figure, also where the model falls "
     "short."
 )
 README_ZH = """\
 {publications} 份文献的 {runs} 条公开实测从未用于拟合或调参，预测均先于误差统计完成。
 单步时间的中位误差为 {median}%：Ampere 上的稠密模型 {ampere}，Hopper {hopper}，Blackwell {blackwell}，
 Hopper 上的 MoE 模型 {hopper_moe}，其余 {rest} 条为其他类别；名义 80% 区间包含其中的 {inside}%。
-其中没有昇腾上的；昇腾的误差采用留一法：每次留出一份文献，用其余文献重新拟合：
-单机稠密模型 {single}，多机 {multi}，长序列 {long}，MoE 模型 {moe}。全部数字见 [docs/accuracy.md](docs/accuracy.md)。
+其中少有经过调优的基准测试，也没有昇腾上的；昇腾的误差采用留一法：每次留出一份文献，用其余文献重新拟合。
+含芯片型号（如 910B1 至 910B4）不明的实测为 {unclear}；
+型号已知或可推断的：单机稠密模型 {single}，多机 {multi}，长序列 {long}，MoE 模型 {moe}。
+全部数字见 [docs/accuracy.md](docs/accuracy.md)。
 """
 
 HEAD = """# Accuracy
@@ -165,7 +169,7 @@ Remaining errors, and the data that would settle them:
 ## Both fidelities
 
 Constants are fitted at the fidelity of a search, `validate` and `estimate --simulate`: simulated. The closed
-form uses the same ones.
+form uses the same ones. Runs in 8 and 4 bits, which the fit does not use, count here too.
 
 {fidelities}
 ## Small clusters predict large ones
@@ -175,7 +179,8 @@ form uses the same ones.
 
 The nominal coverage is 80 %. A run is judged by the interval of all other publications, widened by its steps
 into the unknown beyond them ([calibration.md](calibration.md#intervals) says how). *By publication* weighs
-every document alike, as a new one meets them.
+every document alike, as a new one meets them. A *slice* is here a wide model cut to a few layers; runs of
+continuous integration, which the tables by family also count as slices, are of their model's kind.
 
 {intervals}
 A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their
