@@ -9,22 +9,32 @@ import pytest
 
 from tests.commands import ROOT, command
 
-SHOWN = re.compile(r"^```\n((?:Run|采用) .*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^```text\n(.*?)^```\n<!-- /example -->", re.MULTILINE | re.DOTALL)
+SCRIPT = str(ROOT / "tests/fixtures/scripts/60-mixtral-8x7b-megatron.sh")
+SEARCH = "search deepseek-v3 --hardware atlas-800t-a2 --devices 2048 --save-dir plans".split()
+TUNE = ["tune", SCRIPT, "--hardware", "h100-sxm-80gb"]
 TUTORIAL = "qwen3-8b --hardware atlas-900-a2-podc --devices 16 --seq-length 4096 --global-batch-size 256 --tp 1".split()
 
 
-def printed(folder: Path, *words: str) -> str:
-    settings = {"COLUMNS": "1000", "MESHPLAN_EXECUTOR": "serial", "MESHPLAN_DATA_DIR": str(folder)}
-    return command(*words, **settings).stdout
+def printed(folder: Path, *words: str, columns: int = 1000) -> str:
+    settings = {"COLUMNS": str(columns), "MESHPLAN_EXECUTOR": "serial", "MESHPLAN_DATA_DIR": str(folder)}
+    return command(*words, folder=folder, **settings).stdout
 
 
 @pytest.mark.slow
-def test_the_pages_on_scripts_show_what_tune_prints(tmp_path: Path) -> None:
-    script = "tests/fixtures/scripts/60-mixtral-8x7b-megatron.sh"
-    for page, language in (("docs/tune.md", "en"), ("docs/zh/tune.md", "zh")):
-        text = printed(tmp_path, "--language", language, "tune", script, "--hardware", "h100-sxm-80gb")
-        (shown,) = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
-        assert shown in text, page
+@pytest.mark.parametrize(
+    ("page", "language", "words"),
+    [
+        ("README.md", "en", SEARCH),
+        ("README.zh.md", "zh", SEARCH),
+        ("docs/tune.md", "en", TUNE),
+        ("docs/zh/tune.md", "zh", TUNE),
+    ],
+)
+def test_pages_show_what_their_command_prints(page: str, language: str, words: list[str], tmp_path: Path) -> None:
+    (shown,) = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
+    text = printed(tmp_path, "--language", language, *words, columns=110)
+    assert shown == "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 @pytest.mark.slow
