@@ -88,6 +88,14 @@ def profile(reference: str | Path) -> HardwareProfile:
     return named(reference)
 
 
+def shown_name(reference: str) -> str:
+    """The name of the profile of a name or path; the reference itself if it cannot be read here."""
+    try:
+        return profile(reference).name
+    except ProfileError:
+        return reference
+
+
 @lru_cache(maxsize=32)
 def _loaded(path: Path, modified_ns: int, size: int) -> HardwareProfile:
     return load_profile(path, named)

@@ -60,10 +60,9 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     yield from warning_rows(document.warnings)
     numbers = document.estimate if document.tie is not None else best.estimate if best is not None else None
     if numbers is not None:
-        step = step_text(numbers)
         is_kept = document.kept is not None and document.tie is None  # the numbers are of another plan than the script's
-        yield Sentence("Step"), Sentence("{}: {}", best.strategy.name, step) if best is not None and is_kept else step
-        yield Sentence("Memory"), memory_line(numbers, document.job)
+        for label, text in ((Sentence("Step"), step_text(numbers)), (Sentence("Memory"), memory_line(numbers, document.job))):
+            yield label, Sentence("{}: {}", best.strategy.name, text) if best is not None and is_kept else text
     if best is not None and document.diff and document.tie is not None:
         yield Sentence("Or"), Sentence("{}: {}; no measurable gain: --show evidence", best.strategy.name, _numbers(best.estimate))
     else:

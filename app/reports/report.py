@@ -24,6 +24,7 @@ from app.reports import pictures
 from documents.markdown import fence, neutral
 from documents.quantities import GIB, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, word
+from hardware_profiles.catalogue import shown_name
 from search.ranking.ties import ties
 
 Form = Literal["html", "pdf-ready", "markdown"]
@@ -98,7 +99,11 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
 
 def _title(document: SearchDocument) -> dict[str, Any]:
     cluster = document.job["cluster"]
-    return {"model": document.job["model"]["name"], "devices": f"{cluster['num_devices']:,}", "hardware": cluster["hardware"]}
+    return {
+        "model": document.job["model"]["name"],
+        "devices": f"{cluster['num_devices']:,}",
+        "hardware": shown_name(cluster["hardware"]),
+    }
 
 
 def _heading(document: SearchDocument, on: date) -> dict[str, Any]:

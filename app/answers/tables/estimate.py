@@ -39,6 +39,7 @@ from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
 from documents.quantities import column_seconds, count, days, figures, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
+from hardware_profiles.catalogue import shown_name
 
 SECONDS_PER_DAY = 86_400
 FAR = Sentence("Measured runs are far from this job.")
@@ -93,7 +94,8 @@ def print_doubts(console: Console, assumptions: Sequence[str], warnings: Sequenc
 def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:
     """Print the title of an answer about one strategy."""
     cluster = job["cluster"]
-    title = Sentence("{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], cluster["hardware"], strategy.name)
+    hardware = shown_name(cluster["hardware"])
+    title = Sentence("{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], hardware, strategy.name)
     console.print(title, style="bold", markup=False)
 
 
@@ -175,7 +177,7 @@ def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> lis
     low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
     if low_s is None or high_s is None:
         return []
-    evidence, hardware, stack = estimate.evidence, job["cluster"]["hardware"], job["software"]["stack"]
+    evidence, hardware, stack = estimate.evidence, shown_name(job["cluster"]["hardware"]), job["software"]["stack"]
     interval = Sentence("80 % interval {} to {}", seconds(low_s), seconds(high_s))
     if evidence.num_runs:
         runs = Sentence(

@@ -16,6 +16,7 @@ from app.answers.tables.memory import chance
 from app.language.choice import said
 from documents.quantities import GIB, count, dashed_span, percent, seconds, short_count
 from documents.sentences import Sentence, joined
+from hardware_profiles.catalogue import shown_name
 
 Row = tuple[str, str]
 DocumentT = TypeVar("DocumentT")
@@ -67,7 +68,7 @@ def job_text(job: Mapping[str, Any], target: str | None = None) -> str:
         "{} on {:,} x {}, sequence {:,}, batch {:,}, {}, target {}",
         job["model"]["name"],
         job["cluster"]["num_devices"],
-        job["cluster"]["hardware"],
+        shown_name(job["cluster"]["hardware"]),
         job["training"]["seq_length"],
         job["training"]["global_batch_size"],
         _precision(job["training"]),

@@ -8,6 +8,7 @@ from app.checks.formats.report import Report, worst
 from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
 from documents.sentences import Sentence
+from hardware_profiles.catalogue import shown_name
 
 HEADLINES = {
     "passed": Sentence("PASSED"),
@@ -58,7 +59,9 @@ def subject(document: CheckDocument) -> str | None:
     job, strategy = document.job, document.strategy
     if job is None:
         return None
-    text = Sentence("{} on {:,} x {}", job["model"]["name"], job["cluster"]["num_devices"], job["cluster"]["hardware"])
+    text = Sentence(
+        "{} on {:,} x {}", job["model"]["name"], job["cluster"]["num_devices"], shown_name(job["cluster"]["hardware"])
+    )
     return text if strategy is None else Sentence("{}: {}", text, strategy.name)
 
 

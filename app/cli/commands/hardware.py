@@ -12,6 +12,8 @@ from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from documents.sentences import Sentence
 
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the file that --output names")]
+
 commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, networks, and the source of each number.")
 
 
@@ -57,34 +59,33 @@ def new(
         str, typer.Option("--like", help="the profile that is nearest to your machines", autocompletion=completion.hardware)
     ],
     output: Annotated[Path, typer.Option("--output", help="file to write; its name without the suffix is the profile's")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the file that --output names")] = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Begins a profile of your own: another one but for the numbers that you change."""
     from app.text import terminal
     from app.text.files import save_text
-    from documents.errors import InputError
     from hardware_profiles import catalogue
     from hardware_profiles.likeness import first_draft
     from hardware_profiles.loader import parse_profile
     from hardware_profiles.writer import profile_document
 
     base = catalogue.named(like)
-    _check_profile_file(output)
+    _check_profile_file(output, overwrite=overwrite)
     parse_profile({**profile_document(base), "name": output.stem}, "--output")  # refuses a name that no profile may have
-    if output.exists() and not overwrite:
-        raise InputError(Sentence("--output: {} exists already; give another file, or --overwrite to replace it.", output))
     save_text(output, first_draft(output.stem, base), "--output")
     terminal.output().print(Sentence("Written to {}; change it, then use it with --hardware {}", output, output), markup=False)
     return DONE
 
 
-def _check_profile_file(output: Path) -> None:
+def _check_profile_file(output: Path, *, overwrite: bool) -> None:
     from documents.errors import InputError
 
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
         raise InputError(
             Sentence("--output: {} is not allowed; give a file that ends in .yaml, in a folder that exists.", output)
         )
+    if output.is_file() and not overwrite:
+        raise InputError(Sentence("--output: {} exists already; give another file, or --overwrite to replace it.", output))
 
 
 @commands.command("calibrate")
@@ -108,6 +109,7 @@ def calibrate(
         Path | None,
         typer.Option("--measurements", help="file of `hardware measure`: sustained matmul rates and collectives go in"),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> int:
     """Writes a profile of your own with the collective times and matmul rates that you measured."""
     from app.catalogue import tables
@@ -121,7 +123,7 @@ def calibrate(
         raise InputError(Sentence("--curve: missing; give the log of a benchmark, --op-summary FILE, or --measurements FILE."))
     if op_summary is not None and measurements is not None:
         raise InputError(Sentence("--op-summary: given beside --measurements, which has matmul rates too; give one of the two."))
-    _check_profile_file(output)
+    _check_profile_file(output, overwrite=overwrite)
     profile = catalogue.profile(name)
     found = None if measurements is None else measurements_of(measurements, profile)
     rates = rates_of(op_summary, found)

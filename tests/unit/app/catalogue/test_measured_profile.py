@@ -36,6 +36,26 @@ def test_curves_land_in_the_tier_that_joins_their_ranks(log: Path, tmp_path: Pat
     assert sum((c.op, c.group_size) == ("all_reduce", 8) for c in own.tiers[0].curves) == 1  # in place of the shipped one
 
 
+def test_a_written_profile_is_replaced_only_if_asked(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("edited", encoding="utf-8")
+    command = ["hardware", "calibrate", "atlas-900-a2-podc", "--curve", f"all_reduce:8={log}", "--output", str(site)]
+    assert main(command) == BAD_INPUT
+    assert f"--output: {site} exists already; give another file, or --overwrite to replace it." in capsys.readouterr().err
+    assert site.read_text(encoding="utf-8") == "edited"
+    assert main([*command, "--overwrite"]) == DONE
+    assert profile(site).name == "site"
+
+
+def test_an_answer_calls_it_by_its_name(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = tmp_path / "site.yaml"
+    assert main(["hardware", "calibrate", "atlas-900-a2-podc", "--curve", f"all_reduce:8={log}", "--output", str(site)]) == DONE
+    moved = site.rename(tmp_path / "copy.yaml")
+    capsys.readouterr()
+    assert main(["estimate", "llama-2-7b", "--hardware", str(moved), "--devices", "8", "--tp", "8"]) == DONE
+    assert capsys.readouterr().out.startswith("llama-2-7b on 8 x site, sequence ")
+
+
 def test_a_job_runs_on_the_written_profile(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = tmp_path / "site.yaml"
     assert main(["hardware", "calibrate", "atlas-900-a2-podc", "--curve", f"all_reduce:8={log}", "--output", str(site)]) == DONE

@@ -88,6 +88,9 @@ def test_a_number_that_is_none_is_shown_with_the_form_it_should_have(
         ("--use-fused-swiglu", "--switch fused_swiglu=true"),
         ("--nnodes=8", "--devices"),
         ("--lora", "--task lora"),
+        ("--bf16", "--precision bf16"),
+        ("--fp8", "--precision fp8"),
+        ("--fp8-format=hybrid", "--precision fp8"),
     ],
 )
 def test_a_flag_of_a_framework_is_answered_with_the_setting_here(

@@ -255,8 +255,8 @@ def test_the_plan_to_change_to_is_named_where_a_script_is_kept(capsys: pytest.Ca
     assert document.best is not None
     written = io.StringIO()
     print_tuning(plain_text(written, 300), document.model_copy(update={"kept": kept, "diff": ""}), ())
-    (step,) = (line for line in written.getvalue().splitlines() if line.startswith("Step"))
-    assert step.split(maxsplit=1)[1].startswith(f"{document.best.strategy.name}: ")
+    lines = [line for line in written.getvalue().splitlines() if line.startswith(("Step", "Memory"))]
+    assert [line.split(maxsplit=1)[1].startswith(f"{document.best.strategy.name}: ") for line in lines] == [True, True]
 
 
 def test_estimate_tune_and_explain_give_a_script_one_time(capsys: pytest.CaptureFixture[str], script: Path) -> None:
