@@ -64,15 +64,23 @@ def _files_by_tensor(document: SearchDocument, plan: ByTensorDocument, job: Mapp
     return files
 
 
-def launch_file_names(document: SearchDocument) -> list[str]:
-    """Names of the files that launch the plan to run on the frameworks that take it, that of the job's target first."""
+def launch_file_names(document: SearchDocument) -> dict[str, float | None]:
+    """Names of the files that launch the plan to run on the frameworks that take it, that of the job's target first.
+
+    Each with its step time where that is not the plan's. [s]
+    """
     if not document.plans:
-        return []
+        return {}
     plan = recommended_plan(document)
     of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]))
     takers = {target.partition("@")[0] for target in plan.launchable_on}
     target = document.job["software"]["target"].partition("@")[0]
-    return [name for framework, name, _ in sorted(of_plan, key=lambda each: each[0] != target) if framework in takers]
+    found: dict[str, float | None] = {}
+    for framework, name, _ in sorted(of_plan, key=lambda each: each[0] != target):
+        launch = None if framework is None else plan.launch.get(framework)
+        if launch is not None and framework in takers:
+            found[name] = launch.step_time_s
+    return found
 
 
 def plan_files(

@@ -11,6 +11,7 @@ import numpy as np
 from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured, Price, prices_of
 from app.answers.delivery import delivery_summary
 from app.answers.numbers import numbers_of
+from app.answers.open_recipe import with_open_recipe
 from app.answers.parts import USUAL, Part
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
@@ -231,6 +232,7 @@ class JobPrices:
     ) -> dict[str, Any]:
         """The document around the numbers of one strategy."""
         _fill(numbers, self._shares, strategy_mechanisms(job.workload, strategy))
+        with_open_recipe(job.workload, [numbers], [strategy], self._own)
         document: dict[str, Any] = {
             **head(job, told),
             "priced_with": self._priced_with,

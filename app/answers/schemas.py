@@ -99,6 +99,9 @@ class LaunchDocument(Document):
     rules: list[BrokenRuleDocument] = Field(
         default_factory=list, description="of the framework, that the plan breaks; `arguments` are then the nearest it takes"
     )
+    step_time_s: float | None = Field(
+        default=None, description="of the launch file, where the framework is priced as another stack than the job's"
+    )
 
 
 class ExportDocument(Document):
@@ -422,6 +425,9 @@ class SearchDocument(Answer):
     )
     baseline: Baseline | None
     nearest: Said | None = Field(description="without a plan: what stands in the way, and what would do")
+    no_target_fits: bool = Field(
+        default=False, description="the job names no target, and the usual one takes no plan that fits: target `any` was searched"
+    )
     physics_best: PhysicsBestDocument | None = Field(
         default=None,
         description="null with target any, from a sampler, with several or other objectives than the lattice's own, with a "

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers.delivery import with_deliveries
+from app.answers.open_recipe import with_open_recipe_of_plans
+from app.answers.other_stacks import with_times_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.provenance import job_fields, priced_with
 from app.answers.published import published_plans
@@ -148,15 +150,18 @@ def search_document(
     most_bytes = limits.memory_limit_bytes
     stopped_by = run_to_end(search, limits.time_limit_s, on_progress, SEARCHED, memory_limit_bytes=most_bytes, executor=executor)
     result = explained_result(search, stopped_by, on_progress, time.perf_counter)
+    strategies = [plan.parallel for plan in result.plans]
+    found = with_times_of_other_stacks(job, fill_intervals(job.workload, result.to_mapping(), own), strategies)
+    doubts = with_open_recipe_of_plans(job.workload, found, strategies, own)
     told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(
         {
             **told,
             "assumptions": [*told["assumptions"], *criteria_sentences(job)],
+            "warnings": [*told["warnings"], *doubts],
             "version": __version__,
             "priced_with": priced_with(job.workload, own),
-            **with_deliveries(
-                job, fill_intervals(job.workload, result.to_mapping(), own), [plan.parallel for plan in result.plans], own
-            ),
+            "no_target_fits": job.no_target_fits,
+            **with_deliveries(job, found, strategies, own),
         }
     )

@@ -9,6 +9,7 @@ from app.answers.batch_divisors import with_note_on_batch
 from app.answers.names import with_notes_on_names
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
+from app.jobs.precision import with_usual_recipe
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
@@ -38,23 +39,27 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     reasons = []
     releases = sorted(releases, key=lambda one: _shortfall(one, job.workload))
     for framework in releases:
-        workload, rejections = _planned_for(job, framework), Rejections()
+        workload, rejections = _planned_for(job, framework, {}), Rejections()
         if takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             return _with_framework(job, framework)
         reasons.append(_why_not(workload, framework.target, rejections))
     if not takes_a_plan(job.workload, job.limits, constants_for(job.workload, own), Rejections()):
         return _with_framework(job, releases[0])  # physics refuses it as well, and the search says why
     alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", reasons[0])
-    job = replace(job, warnings=(alone, *job.warnings))
+    job = replace(job, warnings=(alone, *job.warnings), no_target_fits=True)
     return _assuming(job, Sentence("software.target = any ({})", reasons[0]))
 
 
-def _planned_for(job: Job, framework: Framework) -> Workload:
-    return replace(job.workload, software=replace(job.workload.software, target=framework.target.label))
+def _planned_for(job: Job, framework: Framework, assumed: dict[str, str]) -> Workload:
+    """The workload for a framework; defaults that its target decides are added to ``assumed``."""
+    workload = replace(job.workload, software=replace(job.workload.software, target=framework.target.label))
+    return with_usual_recipe(workload, assumed)
 
 
 def _with_framework(job: Job, framework: Framework) -> Job:
-    workload, label = _planned_for(job, framework), framework.target.label
+    assumed: dict[str, str] = {}
+    workload, label = _planned_for(job, framework, assumed), framework.target.label
+    job = job.with_defaults({name: (workload.training.fp8_recipe, why) for name, why in assumed.items()})
     document = {**job.document, "software": {**job.document["software"], "target": label}}
     warnings = (*job.warnings, *framework.untold(workload), *framework.misstated(workload))
     sentence = Sentence(

@@ -49,6 +49,7 @@ def remote_search_document(
             plans,
             assumptions=joined(study.document["assumptions"], job.assumptions),
             warnings=list(job.warnings),
+            no_target_fits=job.no_target_fits,
         )
     except ValidationError:
         raise _unread(url, study) from None

@@ -148,7 +148,7 @@ class TrainingSection(Section):
     fp8_recipe: Annotated[str, OneOf(*RECIPES)] | None = Field(
         default=None,
         description="with fp8 or hif8: how operands are scaled, by the framework's name. Default: tensorwise for hif8; mxfp8 for "
-        "mindspeed-llm; else not stated, and scales take no bytes",
+        "mindspeed-llm, delayed for target megatron-lm; else not stated, and scales take no bytes",
     )
     fp8_param_gather: bool | None = Field(
         default=None,

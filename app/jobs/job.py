@@ -62,6 +62,7 @@ class Job:
 
     ``is_target_given``: the job names its target; otherwise a search chooses one. ``assumed`` has the defaults in force outside
     the strategy, ``section`` the given fields of the strategy. ``assumptions`` are sentences that every answer lists.
+    ``no_target_fits``: the usual target takes no plan that fits, so that physics alone is searched.
     """
 
     workload: Workload
@@ -75,6 +76,18 @@ class Job:
     warnings: tuple[str, ...]
     document: dict[str, Any]
     is_target_given: bool
+    no_target_fits: bool = False
+
+    def with_defaults(self, taken: Mapping[str, tuple[Any, str]]) -> Job:
+        """The job with these values of fields left to a default, each with its origin; its workload has them already."""
+        entries = {field: Assumption(field, value, why) for field, (value, why) in taken.items()}
+        assumed = {**self.assumed, **entries}
+        document = {**self.document, "assumed": assumed_to_mapping(assumed)}
+        for field, (value, _) in taken.items():
+            section, _, name = field.partition(".")
+            document[section] = {**document[section], name: value}
+        told = tuple(entry.sentence() for entry in entries.values())
+        return replace(self, assumed=assumed, document=document, assumptions=(*self.assumptions, *told))
 
     @property
     def calibration(self) -> str | None:

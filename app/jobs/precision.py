@@ -11,8 +11,10 @@ from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence, joined
+from frameworks.registry import parse_target
 from hardware_profiles.schema import HardwareProfile
 
+RECIPE = "training.fp8_recipe"
 WITH_RECIPE = {"mxfp8": ("fp8", "mxfp8"), "hif8": ("hif8", HIF8_RECIPE)}  # names that say precision and recipe at once
 
 
@@ -44,13 +46,24 @@ def resolved_precision(
 
 
 def with_usual_recipe(workload: Workload, assumed: dict[str, str]) -> Workload:
-    """The workload with the recipe that the launch files of its stack ask for, if the job states none."""
-    training, usual = workload.training, workload.software_traits.usual_fp8_recipe
-    unstated = training.precision in EIGHT_BITS and training.fp8_recipe is None
-    if not unstated or usual is None or usual not in workload.device_traits.fp8_recipes:
+    """The workload with the recipe that its stack's or target's launch files have, if the job states none.
+
+    Its origin is added to ``assumed``.
+    """
+    if not leaves_recipe_open(workload):
         return workload
-    assumed["training.fp8_recipe"] = Sentence("(default of {} launch files)", workload.software.stack)
-    return replace(workload, training=replace(training, fp8_recipe=usual))
+    software, target = workload.software, parse_target(workload.software.target)
+    known = ((workload.software_traits.usual_fp8_recipe, software.stack), (target.fp8_recipe, target.label))
+    for recipe, whose in known:
+        if recipe in workload.device_traits.fp8_recipes:
+            assumed[RECIPE] = Sentence("(default of {} launch files)", whose)
+            return replace(workload, training=replace(workload.training, fp8_recipe=recipe))
+    return workload
+
+
+def leaves_recipe_open(workload: Workload) -> bool:
+    """Whether operands are in 8 bits and nothing says how they are scaled."""
+    return workload.training.precision in EIGHT_BITS and workload.training.fp8_recipe is None
 
 
 def check_gather(section: TrainingSection, workload: Workload) -> None:
@@ -70,7 +83,7 @@ def without_effect(section: TrainingSection, workload: Workload) -> tuple[str, .
     precision = workload.training.precision
     stated = section.fp8_recipe is not None or section.precision in WITH_RECIPE
     keeps = _keeps_eight_bits(workload)
-    missing = {"training.fp8_recipe": precision not in EIGHT_BITS or stated, "training.fp8_param_gather": not keeps}
+    missing = {RECIPE: precision not in EIGHT_BITS or stated, "training.fp8_param_gather": not keeps}
     return tuple(name for name, is_idle in missing.items() if is_idle)
 
 

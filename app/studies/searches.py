@@ -8,6 +8,8 @@ from typing import Any
 
 from app.answers.assumptions import assumption_sentences
 from app.answers.delivery import with_deliveries
+from app.answers.open_recipe import with_open_recipe_of_plans
+from app.answers.other_stacks import with_times_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import Plan
@@ -107,8 +109,10 @@ class SearchWork:
     def outcome(self, state: str, stopped_by: str | None) -> Outcome:
         """The ranked plans with explanations, and the other parts of the answer."""
         job, calibrations, result = self.job, [self.calibration], self.search.result(stopped_by)
+        strategies = [plan.parallel for plan in result.plans]
         document = fill_intervals(job.workload, result.to_mapping(), calibrations)
-        with_deliveries(job, document, [plan.parallel for plan in result.plans], calibrations)
+        with_open_recipe_of_plans(job.workload, document, strategies, calibrations)
+        with_deliveries(job, with_times_of_other_stacks(job, document, strategies), strategies, calibrations)
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = None if result.recommended is None else result.recommended.parallel

@@ -25,6 +25,7 @@ from frameworks.megatron_lm.writer import arguments
 from frameworks.release import Release
 from frameworks.target import Target
 
+RECIPE = "delayed"  # of --fp8-recipe [megatron-0.12, arguments.py; megatron-0.19, transformer_config.py]
 TOKENIZER = ("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')
 
 
@@ -73,7 +74,7 @@ def _framework(
 ) -> Framework:
     release = dialect.release
     return Framework(
-        target=Target(release.name, release.version, other_releases, ("nvidia", "amd"), year, earlier),
+        target=Target(release.name, release.version, other_releases, ("nvidia", "amd"), year, earlier, fp8_recipe=RECIPE),
         release=release,
         table=dialect.table,
         rules=dialect.rules,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -45,16 +46,21 @@ from search.objectives.table import OF_LATTICE
 from search.ranking.ties import ties
 
 SHOWN_PLANS = 10
+NONE_SAVED: Mapping[str, float | None] = MappingProxyType({})
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
 SHOWN_REJECTIONS = 12
 
 
 def print_search(
-    console: Console, document: SearchDocument, shown: Collection[str] | None = None, saved: Sequence[str] = ()
+    console: Console,
+    document: SearchDocument,
+    shown: Collection[str] | None = None,
+    saved: Mapping[str, float | None] = NONE_SAVED,
 ) -> None:
     """The answer of ``meshplan search`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
 
-    ``saved`` are the paths of the launch files of the plan to run, if the answer is saved.
+    ``saved`` are the paths of the launch files of the plan to run, if the answer is saved, each with its step time where that
+    is not the plan's. [s]
     """
     rows = _rows(document, saved) if document.plans else warning_rows(document.warnings)
     target = document.job["software"]["target"]
@@ -72,7 +78,7 @@ def _print_nearest(console: Console, document: SearchDocument) -> None:
         console.print(more_text(), markup=False)
 
 
-def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
+def _rows(document: SearchDocument, saved: Mapping[str, float | None]) -> Iterator[Row]:
     """The lines on the plan to run."""
     job, plan = document.job, recommended_plan(document)
     yield Sentence("Run"), Sentence("plan {}: {}", plan.rank, plan.strategy.name)
@@ -173,10 +179,10 @@ def _lattice_text(document: SearchDocument) -> str:
 UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
 
 
-def _launch_text(plan: Plan, saved: Sequence[str], document: SearchDocument) -> str:
+def _launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchDocument) -> str:
     """Where the files that launch the plan are, or how to get them; the target first, if it has none."""
     target, task = document.job["software"]["target"], document.job["training"].get("task")
-    files: str = Sentence("launch file {}", joined(", ", saved))
+    files: str = Sentence("launch file {}", joined(", ", map(_saved_text, saved, saved.values())))
     launch = plan.launch.get(target.partition("@")[0])
     if launch is not None and launch.arguments is None:
         none = Sentence("no file for {} (--details says why)", target)
@@ -189,10 +195,14 @@ def _launch_text(plan: Plan, saved: Sequence[str], document: SearchDocument) -> 
             return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
         return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
     if not plan.launchable_on:
-        if any(each.startswith("Physics alone: ") for each in document.warnings):
+        if document.no_target_fits:
             return Sentence("no public release can run plan {}, and the usual target has none that fits", plan.rank)
         return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
     return Sentence("--save-dir DIR writes launch files")
+
+
+def _saved_text(path: str, step_time_s: float | None) -> str:
+    return path if step_time_s is None else Sentence("{} (its own price: {})", path, seconds(step_time_s))
 
 
 def _print_evidence(console: Console, document: SearchDocument) -> None:

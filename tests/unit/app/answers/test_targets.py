@@ -168,7 +168,10 @@ def test_the_last_line_offers_no_target_where_the_usual_one_has_no_plan_that_fit
     tuned = {"task": "sft", "seq_length": 4096, "global_batch_size": 8}
     small = {"model": "qwen3-8b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 1}, "training": tuned}
     printed = io.StringIO()
-    print_search(plain_text(printed, 200), search_document(with_usual_target(job(small))))
+    document = search_document(with_usual_target(job(small)))
+    assert document.no_target_fits
+    assert not search_document(job({**small, "software": {"target": "any"}})).no_target_fits
+    print_search(plain_text(printed, 200), document.model_copy(update={"warnings": ["仅按物理约束"]}))  # in any language
     last = next(line for line in printed.getvalue().splitlines() if line.startswith("Next"))
     assert "no public release can run plan 1, and the usual target has none that fits" in last
     assert "--target NAME" not in last

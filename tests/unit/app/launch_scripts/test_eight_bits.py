@@ -69,3 +69,26 @@ def test_a_file_of_ours_is_read_in_its_release_at_its_price(
     assert read["job"]["software"]["target"] == planned["job"]["software"]["target"] == "megatron-lm@0.19"
     for name in ("step_time_s", "peak_memory_bytes"):
         assert read["estimate"][name] == pytest.approx(plan["estimate"][name], rel=1e-9)
+
+
+@pytest.mark.parametrize("target", [(), ("--target", "megatron-lm@0.19")])
+def test_a_plan_without_a_stated_recipe_has_the_price_of_its_file(
+    target: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = ("qwen3-8b", "--hardware", "h100-sxm-80gb", "--devices", "8", "--seq-length", "8192", "--global-batch-size", "64")
+    files = tmp_path / "files"
+    search = ("search", *job, *target, "--precision", "fp8", "--tp", "2", "--pp", "1", "--top", "1", "--save-dir", str(files))
+    assert main([*search, "--json"]) == DONE
+    document = json.loads(capsys.readouterr().out)
+    (plan,) = document["plans"]
+    written = "".join(path.read_text() for path in files.glob("plan-1.megatron-lm.sh"))
+    assert document["job"]["training"]["fp8_recipe"] == "delayed"
+    assert any(each.startswith("training.fp8_recipe = delayed (default of megatron-lm@0.") for each in document["assumptions"])
+    (files / "defaults.sh").write_text(written.replace("  --fp8-recipe delayed\n", ""))  # as Megatron-LM takes it by itself
+    for name in ("plan-1.megatron-lm.sh", "defaults.sh", "plan-1.job.yaml"):
+        hardware = () if name.endswith("yaml") else ("--hardware", "h100-sxm-80gb")
+        assert main(["estimate", str(files / name), *hardware, "--json"]) == DONE
+        read = json.loads(capsys.readouterr().out)
+        assert read["job"]["training"]["fp8_recipe"] == "delayed"
+        for number in ("step_time_s", "peak_memory_bytes", "fits_probability"):
+            assert read["estimate"][number] == pytest.approx(plan["estimate"][number], rel=1e-9), (name, number)

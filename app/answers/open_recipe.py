@@ -1,0 +1,68 @@
+"""Intervals of a job in 8 bits that does not say how operands are scaled: they hold for every recipe that the devices run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.answers.numbers import numbers_of
+from app.jobs.precision import leaves_recipe_open
+from calibration.files.calibrations import Calibration
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
+from search.plans.plan import estimates_to_mappings
+
+
+def with_open_recipe(
+    workload: Workload, estimates: Sequence[dict[str, Any]], strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]
+) -> None:
+    """Widen the intervals of the estimates, one of each strategy; each fits only if it does with every recipe.
+
+    The price itself stays that of 8 bits without scales. Recipes change a step time by what they change in closed form.
+    """
+    for numbers, found in zip(estimates, _by_recipe(workload, strategies, own), strict=False):
+        _widen(numbers, found)
+        peak = numbers["peak_memory_bytes"]
+        numbers["fits_probability"] = min(each["fits_probability"] for each in found)
+        numbers["fit_limit_bytes"] = min(each["fit_limit_bytes"] - (each["peak_memory_bytes"] - peak) for each in found)
+        numbers["fits"] = all(each["fits"] for each in found)
+
+
+def with_open_recipe_of_plans(
+    workload: Workload, document: dict[str, Any], strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]
+) -> list[str]:
+    """Widen the intervals of a search's plans, and return a warning if one that fits by its price may not with some recipe."""
+    doubted = []
+    for plan, found in zip(document["plans"], _by_recipe(workload, strategies, own), strict=False):
+        _widen(plan["estimate"], found)
+        doubted += [plan["rank"]] * (not all(each["fits"] for each in found))
+    if not doubted:
+        return []
+    recipes, ranks = joined(", ", workload.device_traits.fp8_recipes), joined(", ", map(str, doubted))
+    return [Sentence("training.fp8_recipe is not stated ({}): plans {} do not fit with each of them.", recipes, ranks)]
+
+
+def _by_recipe(
+    workload: Workload, strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]
+) -> Iterable[tuple[dict[str, Any], ...]]:
+    """The estimates of each strategy: without a recipe, then with each; nothing if the job states one."""
+    if not leaves_recipe_open(workload) or not strategies:
+        return ()
+    batch, columns = StrategyBatch.of(strategies), []
+    for recipe in (None, *workload.device_traits.fp8_recipes):
+        stated = replace(workload, training=replace(workload.training, fp8_recipe=recipe))
+        with np.errstate(all="ignore"):
+            columns.append(estimates_to_mappings(stated, numbers_of(stated, batch, own)))
+    return zip(*columns, strict=True)
+
+
+def _widen(numbers: dict[str, Any], found: Sequence[dict[str, Any]]) -> None:
+    times = [each["step_time_s"] / found[0]["step_time_s"] for each in found]
+    for end, widest in (("low", min), ("high", max)):
+        if numbers[f"step_time_{end}_s"] is not None:
+            numbers[f"step_time_{end}_s"] *= widest(times)
+        numbers[f"peak_memory_{end}_bytes"] = widest(each[f"peak_memory_{end}_bytes"] for each in found)

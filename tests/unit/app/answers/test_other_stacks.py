@@ -1,0 +1,38 @@
+"""The price of a launch file whose framework is priced as another stack than the plan."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.exit_codes import DONE
+
+JOB = (
+    "search", "qwen3-8b", "--hardware", "h100-sxm-80gb", "--devices", "8", "--seq-length", "4096", "--global-batch-size", "64",
+    "--tp", "2", "--pp", "1",
+)  # fmt: skip
+
+
+def test_a_file_of_another_stack_says_its_own_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*JOB, "--target", "torchtitan", "--save-dir", str(tmp_path / "plans")]) == DONE
+    printed = " ".join(capsys.readouterr().out.split())
+    file = next((tmp_path / "plans").glob("plan-1.megatron-lm.sh"))
+    assert main(["estimate", str(file), "--hardware", "h100-sxm-80gb", "--json"]) == DONE
+    own_s = json.loads(capsys.readouterr().out)["estimate"]["step_time_s"]
+    plan_s = json.loads((tmp_path / "plans" / "report.json").read_text())["plans"][0]["estimate"]["step_time_s"]
+    assert abs(own_s / plan_s - 1) > 0.05
+    assert f"plan-1.torchtitan.toml, {file} (its own price: {own_s:.3f} s)" in printed
+    comments = re.sub(r"\n#\s*", " ", file.read_text())
+    assert f"megatron-lm@0.12 takes {own_s:.3f} s a step: the step time of the plan is that of stack fsdp, not of" in comments
+    assert "step time of the plan is that of" not in (tmp_path / "plans" / "plan-1.torchtitan.toml").read_text()
+
+
+def test_a_file_of_the_plans_stack_has_the_plans_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*JOB, "--save-dir", str(tmp_path / "plans"), "--json"]) == DONE
+    launches = [plan["launch"] for plan in json.loads(capsys.readouterr().out)["plans"]]
+    assert {each["megatron-lm"].get("step_time_s") for each in launches} == {None}
+    assert "step time of the plan is that of" not in (tmp_path / "plans" / "plan-1.megatron-lm.sh").read_text()
