@@ -16,10 +16,11 @@ from app.jobs.fields import (
     StrategySection,
 )
 from app.jobs.tensor_plan import check_shares, tensor_plan_of
-from cost_models.shapes.canonical import canonical_group_size, schedules_of
+from cost_models.layer.idle_modules import idle_modules
+from cost_models.shapes.canonical import canonical, canonical_group_size, schedules_of
 from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, has_default_layout, stage_table
-from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
@@ -377,6 +378,16 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: St
                 names,
             )
         )
+    modules = strategy.recompute_modules & present_modules(workload.model)
+    inside = modules & idle_modules(workload, strategy.features)
+    covered = modules & ~inside & ~canonical(workload, strategy).recompute_modules
+    for idle, why in (
+        (covered, Sentence("other recompute covers it")),
+        (inside, Sentence("stack {} does not compute it again in layers of this model", workload.software.stack)),
+    ):
+        if idle:
+            names = joined(", ", (str(module.name).lower() for module in idle))
+            sentences.append(Sentence("strategy.recompute: {} has no effect: {}.", names, why))
     whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))
     if (
         strategy.recompute_method is RecomputeMethod.BLOCK

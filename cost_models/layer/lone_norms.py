@@ -16,8 +16,13 @@ def lone_norms(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = 
     latent attention and before experts feed several layers and stand alone [megatron-0.12, gpt_layer_specs.py,
     transformer_layer.py]. Other stacks contain none. A block that the layer lacks has no norm.
     """
-    inside = keys.has(Feature.FUSED_NORM) & workload.software_traits.norms_inside_linears
-    model = workload.model
-    latent = model.mla is not None and model.linear_attention(local=local) is None
-    first, second = np.where(inside & (not latent), 0.0, 1.0), np.where(inside & (not moe), 0.0, 1.0)
+    fused, model = keys.has(Feature.FUSED_NORM), workload.model
+    first, second = (np.where(fused & inside, 0.0, 1.0) for inside in norms_inside(workload, moe=moe, local=local))
     return first * model.has_mixer, second * model.has_mlp
+
+
+def norms_inside(workload: Workload, *, moe: bool, local: bool = False) -> tuple[bool, bool]:
+    """Whether the norm before attention, and the one before the MLP, is inside a linear layer where ``fused_norm`` is on."""
+    inside, model = workload.software_traits.norms_inside_linears, workload.model
+    latent = model.mla is not None and model.linear_attention(local=local) is None
+    return inside and not latent, inside and not moe

@@ -113,6 +113,21 @@ def canonical_recompute(
     return granularity, RecomputeMethod.UNIFORM, layers, RecomputeModule(0)
 
 
+def _recomputes_every_layer(model: ModelShape, strategy: ParallelStrategy) -> bool:
+    """Whether the plan by stage covers all layers of every rank, so that no layer is left to its modules."""
+    pp, vpp, layout, plan = strategy.pp, strategy.vpp, strategy.layer_layout, strategy.recompute_layers_per_stage
+    if model.mtp_num_layers or plan is None or len(plan) != pp:
+        return False
+    if layout is None and not has_default_layout(model, pp, vpp, strategy.schedule):
+        return False
+    rows = layout or default_layout(model, pp, vpp, strategy.schedule)
+    if any(len(row) != pp for row in rows):  # a rule refuses it
+        return False
+    is_vee = strategy.schedule.rules.is_vee
+    chunks = [row[::-1] if is_vee and chunk % 2 else row for chunk, row in enumerate(rows)]
+    return all(recomputed >= sum(held) for recomputed, held in zip(plan, zip(*chunks, strict=True), strict=True))
+
+
 def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
     """The strategy with ``dp`` derived from the cluster, and every option without effect at its fixed value.
 
@@ -141,7 +156,8 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     tensors, shards = strategy.tensor_plan, strategy.optimizer_shard_size
     if strategy.recompute is Recompute.FULL and strategy.recompute_layers_per_stage is not None:
         # A plan by stage alone decides which layers are recomputed; the modules apply to the other layers.
-        recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
+        modules = RecomputeModule(0) if _recomputes_every_layer(model, strategy) else strategy.recompute_modules
+        recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, effective_modules(model, modules)
     return replace(
         strategy,
         sequence_parallel=strategy.sequence_parallel and strategy.tp > 1,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
 from cost_models.shapes.strategy import (
@@ -168,8 +169,11 @@ class DraftChoices:
         return self._legal[place, name]
 
     def _refinable_modules(self) -> dict[str, RecomputeModule]:
-        """Modules that the model has, the user does not forbid, and the target takes alone for some elite."""
-        open_to = present_modules(self._workload.model) & ~modules_among(self._limits.forbid)
+        """Modules that act in the model, the user does not forbid, and the target takes alone for some elite."""
+        open_to = RecomputeModule(0)
+        for elite in self.elites:
+            open_to |= present_modules(self._workload.model) & ~idle_modules(self._workload, elite.features)
+        open_to &= ~modules_among(self._limits.forbid)
         return {
             name: module
             for name, module in MODULE_NAMES.items()

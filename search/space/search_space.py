@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
 from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
@@ -187,7 +188,7 @@ def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[A
     schedules = limits.schedule or _default_schedules(workload, ep)
     dispatchers = limits.dispatcher or _default_dispatchers(model)
     cp_algos = limits.cp_algo or cp_algos_tried(workload.software.target)
-    modes = limits.recompute or _default_recompute(workload)
+    modes = limits.recompute or _default_recompute(workload, limits)
     modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
     allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}
     return {
@@ -282,7 +283,7 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
     return (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL)
 
 
-def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
+def _default_recompute(workload: Workload, limits: SearchLimits) -> tuple[RecomputeMode, ...]:
     model, by_operator = workload.model, RecomputeModule.EVERY_OTHER_MATMUL
     framework = BY_LABEL.get(parse_target(workload.software.target).label)
     # Fused attention keeps no scores, so recomputing them frees nothing.
@@ -297,7 +298,14 @@ def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
         names.append(str(by_operator.name).lower())
     names += [f"block:{layers}" for layers in range(1, min(MOST_COUNTED_LAYERS + 1, model.num_layers))]
     names += ["block:25%", "block:50%", "block:75%", "full"]
-    return tuple(recompute_mode(name) for name in names)
+    always_on = usual_features(workload) & ~Feature(sum(limits.switches)) & ~features_among(limits.forbid)
+    idle = idle_modules(workload, always_on)
+    modes = (
+        replace(mode, modules=mode.modules & ~idle)
+        for mode in map(recompute_mode, names)
+        if mode.modules & ~idle or not mode.modules
+    )
+    return tuple(dict.fromkeys(modes))
 
 
 def _feature_combinations(
