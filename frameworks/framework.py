@@ -151,7 +151,8 @@ class Framework:
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
     variable. ``untold``: sentences on parts of the model that the release cannot express, and on a task that it does not start,
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
-    cost are the same. ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
+    cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
+    ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
     ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
     ``suffix``, from release, purposes and an entry of ``launch_block``. ``forms``: the forms of scripts that are read, if not
@@ -178,6 +179,7 @@ class Framework:
     cautions: tuple[Caution, ...] = ()
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    mispacked: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
     suffix_of: Callable[[Sequence[str]], str] | None = None

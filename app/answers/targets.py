@@ -12,9 +12,10 @@ from app.jobs.job import Job
 from app.jobs.precision import with_usual_recipe
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
+from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework
-from frameworks.registry import releases_of
+from frameworks.registry import BY_LABEL, parse_target, releases_of
 from frameworks.target import Target
 from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
 from search.space.enumeration import Rejections, refusals
@@ -24,13 +25,18 @@ def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
     """The job of a search with its target decided, and an assumption with the reason; unchanged if the job names one.
 
     The target is physics alone only if no release takes a plan that fits and physics has one, which a warning says first. Its
-    other warnings list names of its limits that have no effect for the target.
+    other warnings list names of its limits that have no effect for the target. ``InputError`` if the named target's framework
+    would train the job's packed samples wrongly, and no plan is given.
     """
     return with_note_on_batch(with_notes_on_names(_with_target(job, own)))
 
 
 def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if job.is_target_given:
+        named = BY_LABEL.get(parse_target(job.workload.software.target).label)
+        if named is not None and job.strategy is None:
+            for sentence in named.mispacked(job.workload):
+                raise InputError(Sentence("training.mean_squared_length_fraction (--lengths): {}", sentence))
         return job
     software, family = job.workload.software, job.workload.cluster.profile.family
     releases = [release for release in releases_of(software.stack) if family in release.target.families]
@@ -40,9 +46,12 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     releases = sorted(releases, key=lambda one: _shortfall(one, job.workload))
     for framework in releases:
         workload, rejections = _planned_for(job, framework, {}), Rejections()
-        if takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
+        if mispacked := framework.mispacked(workload):
+            reasons.append(mispacked[0].rstrip("."))
+        elif takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             return _with_framework(job, framework)
-        reasons.append(_why_not(workload, framework.target, rejections))
+        else:
+            reasons.append(_why_not(workload, framework.target, rejections))
     if not takes_a_plan(job.workload, job.limits, constants_for(job.workload, own), Rejections()):
         return _with_framework(job, releases[0])  # physics refuses it as well, and the search says why
     alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", reasons[0])

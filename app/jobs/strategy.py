@@ -31,7 +31,7 @@ from frameworks.accepted_switches import with_usual
 from frameworks.legality import cautions
 from frameworks.mindformers.cells import by_rank
 from frameworks.physics.degrees import refuses_ring
-from frameworks.registry import usual_cp_algo
+from frameworks.registry import BY_LABEL, parse_target, usual_cp_algo
 from frameworks.rule import either
 from search.errors import SearchError
 from search.space.limits import DEGREES, SCHEDULES, SWITCHES
@@ -378,15 +378,17 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: St
                 names,
             )
         )
+    framework = BY_LABEL.get(parse_target(workload.software.target).label)
+    sentences += () if framework is None else framework.mispacked(workload)
     modules = strategy.recompute_modules & present_modules(workload.model)
     inside = modules & idle_modules(workload, strategy.features)
     covered = modules & ~inside & ~canonical(workload, strategy).recompute_modules
-    for idle, why in (
+    for unused, why in (
         (covered, Sentence("other recompute covers it")),
         (inside, Sentence("stack {} does not compute it again in layers of this model", workload.software.stack)),
     ):
-        if idle:
-            names = joined(", ", (str(module.name).lower() for module in idle))
+        if unused:
+            names = joined(", ", (str(module.name).lower() for module in unused))
             sentences.append(Sentence("strategy.recompute: {} has no effect: {}.", names, why))
     whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))
     if (

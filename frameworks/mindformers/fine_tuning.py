@@ -54,13 +54,16 @@ def notes(workload: Workload) -> Iterator[str]:
         yield _conversion(workload)
 
 
-def mislabelled(workload: Workload) -> Iterator[str]:
+def mispacked(workload: Workload) -> tuple[str, ...]:
     """A sentence where samples would be packed [mindformers-1.8, packing_handler.py, alpaca_handler.py]."""
-    if is_fine_tune(workload) and workload.training.mean_squared_length_fraction < 1.0:
-        yield Sentence(
+    if not is_fine_tune(workload) or workload.training.mean_squared_length_fraction == 1.0:
+        return ()
+    return (
+        Sentence(
             "MindFormers' PackingHandler shifts labels that are shifted already, so that tokens learn the one after the next. "
             "Without --lengths samples are padded."
-        )
+        ),
+    )
 
 
 def padded_by(given: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ def untold(workload: Workload) -> tuple[str, ...]:
         *((legacy,) if workload.software.legacy_layers else ()),
         *untold_task(NAME, fine_tuning.TASKS, workload),
         *untold_optimizer(NAME, OPTIMIZERS, workload),
-        *fine_tuning.mislabelled(workload),
+        *fine_tuning.mispacked(workload),
     )
 
 
@@ -46,5 +46,6 @@ MINDFORMERS = Framework(
     file=yaml_file,
     read_job=read_job,
     untold=untold,
+    mispacked=fine_tuning.mispacked,
     unpriced=adapters.unpriced,
 )

@@ -36,9 +36,9 @@ def test_the_file_of_the_target_comes_first() -> None:
 
 
 def test_a_target_without_a_file_is_said() -> None:
-    packed = found("mindformers", mean_squared_length_fraction=0.5)
-    assert all("mindformers" not in name for name in launch_file_names(packed))
-    assert "no file for mindformers@1.8 (--details says why); launch file other.sh" in text_of(packed, "other.sh")
+    unnamed = found("mindformers", mean_squared_length_fraction=0.5)  # parsed as it is, without the refusal of a search
+    assert all("mindformers" not in name for name in launch_file_names(unnamed))
+    assert "no file for mindformers@1.8 (--details says why); launch file other.sh" in text_of(unnamed, "other.sh")
     assert "no file for" not in text_of(found("mindformers"), "plan.yaml")
 
 

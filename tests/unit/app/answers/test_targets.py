@@ -14,6 +14,7 @@ from app.catalogue.models.presets import model_preset
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.text.terminal import plain_text
+from documents.errors import InputError
 
 DENSE: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -170,8 +171,26 @@ def test_the_last_line_offers_no_target_where_the_usual_one_has_no_plan_that_fit
     printed = io.StringIO()
     document = search_document(with_usual_target(job(small)))
     assert document.no_target_fits
-    assert not search_document(job({**small, "software": {"target": "any"}})).no_target_fits
+    assert not search_document(job(small, target="any")).no_target_fits
     print_search(plain_text(printed, 200), document.model_copy(update={"warnings": ["仅按物理约束"]}))  # in any language
     last = next(line for line in printed.getvalue().splitlines() if line.startswith("Next"))
     assert "no public release can run plan 1, and the usual target has none that fits" in last
     assert "--target NAME" not in last
+
+
+@pytest.mark.parametrize("task", ["sft", "lora"])
+def test_packed_samples_that_a_framework_trains_wrongly_get_no_plan_of_it(task: str) -> None:
+    tuned = {"task": task, "seq_length": 4096, "global_batch_size": 8, **({"adapter": {"rank": 8}} if task == "lora" else {})}
+    padded = {"model": "qwen3-8b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}, "training": tuned}
+    packed = {**padded, "training": {**tuned, "mean_squared_length_fraction": 0.5}}
+    with pytest.raises(InputError, match=r"--lengths.*PackingHandler shifts labels .* Without --lengths samples are padded"):
+        with_usual_target(job(packed, target="mindformers"))
+    for software in ({"target": "mindformers"}, {"stack": "mindformers"}):
+        assert with_usual_target(job(padded, **software)).workload.software.target == "mindformers@1.8"
+    unnamed = with_usual_target(job(packed, stack="mindformers"))
+    assert unnamed.workload.software.target == "any"
+    assert "PackingHandler" in unnamed.warnings[0]
+    own = with_usual_target(job({**packed, "strategy": {"tp": 8}}, target="mindformers"))  # a script of the user's is priced
+    assert any("PackingHandler" in warning for warning in own.warnings)
+    pretrained = {**packed, "training": {"seq_length": 4096, "global_batch_size": 8, "mean_squared_length_fraction": 0.5}}
+    assert with_usual_target(job(pretrained, target="mindformers")).workload.software.target == "mindformers@1.8"
