@@ -59,6 +59,13 @@ def releases_of(name: str) -> tuple[Framework, ...]:
     return tuple(framework for framework in FRAMEWORKS if framework.name == name)
 
 
+def newer_release(label: str) -> str | None:
+    """``name@release`` of the newest release of the target's framework; ``None`` if the target is that, or has no year."""
+    target = parse_target(label)
+    later = [other for other in TARGETS if other.name == target.name and (other.year or 0.0) > (target.year or 0.0)]
+    return max(later, key=lambda other: other.year or 0.0).label if target.year is not None and later else None
+
+
 def releases_for(name: str, target: str) -> tuple[Framework, ...]:
     """The release of a framework that a job's target names; all releases if the target is another framework."""
     meant = parse_target(target)

@@ -15,7 +15,7 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework
-from frameworks.registry import BY_LABEL, parse_target, releases_of
+from frameworks.registry import BY_LABEL, newer_release, parse_target, releases_of
 from frameworks.target import Target
 from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
 from search.space.enumeration import Rejections, refusals
@@ -71,8 +71,12 @@ def _with_framework(job: Job, framework: Framework) -> Job:
     job = job.with_defaults({name: (workload.training.fp8_recipe, why) for name, why in assumed.items()})
     document = {**job.document, "software": {**job.document["software"], "target": label}}
     warnings = (*job.warnings, *framework.untold(workload), *framework.misstated(workload))
+    newer = newer_release(label)
     sentence = Sentence(
-        "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, workload.software.stack
+        "software.target = {} (usual for stack {}; --target any asks for the physics alone{})",
+        label,
+        workload.software.stack,
+        Sentence(", --target {} for the newer release", newer) if newer else "",
     )
     return _assuming(replace(job, workload=workload, document=document, warnings=warnings), sentence)
 

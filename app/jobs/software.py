@@ -10,7 +10,7 @@ from cost_models.shapes.traits import STACKS, default_stack, family_traits, stac
 from cost_models.shapes.workload import Software, Workload
 from documents.errors import InputError, unknown_name
 from documents.sentences import Sentence, joined
-from frameworks.registry import TARGETS, parse_target, releases_of
+from frameworks.registry import TARGETS, newer_release, parse_target, releases_of
 from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 
@@ -30,6 +30,9 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
                 joined(", ", others, " or "),
             )
         )
+    newer = newer_release(target.label)
+    if section.target is not None and "@" not in section.target and newer is not None:
+        assumed["software.target"] = Sentence("(the bare name means it; {} is newer)", newer)
     stack: str | None = section.stack
     if stack is None and target.priced_as in stacks_of(profile.family):
         stack = target.priced_as

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +22,7 @@ from app.answers.schemas import (
 )
 from app.answers.tables.by_tensor import by_tensor_sentences
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, train_days
+from app.answers.tables.launch import NONE_SAVED, launch_text
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import (
     Row,
@@ -40,13 +40,13 @@ from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from documents.quantities import GIB, column_seconds, count, days, percent, seconds
 from documents.sentences import Sentence, joined, word
+from frameworks.registry import newer_release
 from frameworks.target import ANY
 from search.explain.explanation import layers_text
 from search.objectives.table import OF_LATTICE
 from search.ranking.ties import ties
 
 SHOWN_PLANS = 10
-NONE_SAVED: Mapping[str, float | None] = MappingProxyType({})
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
 SHOWN_REJECTIONS = 12
 
@@ -65,7 +65,8 @@ def print_search(
     rows = _rows(document, saved) if document.plans else warning_rows(document.warnings)
     target = document.job["software"]["target"]
     if any(each.startswith("software.target = ") for each in document.assumptions):
-        target = Sentence("{} by default", target)
+        newer = newer_release(target)
+        target = Sentence("{} by default ({} is newer)", target, newer) if newer else Sentence("{} by default", target)
     print_answer(console, document, job_text(document.job, target), rows, _PRINTED, shown, _print_nearest)
 
 
@@ -95,7 +96,7 @@ def _rows(document: SearchDocument, saved: Mapping[str, float | None]) -> Iterat
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
     yield from assumption_rows(document.assumptions)
-    yield Sentence("Next"), more_text(_launch_text(plan, saved, document))
+    yield Sentence("Next"), more_text(launch_text(plan, saved, document))
 
 
 def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
@@ -174,35 +175,6 @@ def _lattice_text(document: SearchDocument) -> str:
     """The space of the proof, on part of a line."""
     target = document.job["software"]["target"]
     return Sentence("the lattice") if target == ANY.name else Sentence("{}'s lattice", target)
-
-
-UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
-
-
-def _launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchDocument) -> str:
-    """Where the files that launch the plan are, or how to get them; the target first, if it has none."""
-    target, task = document.job["software"]["target"], document.job["training"].get("task")
-    files: str = Sentence("launch file {}", joined(", ", map(_saved_text, saved, saved.values())))
-    launch = plan.launch.get(target.partition("@")[0])
-    if launch is not None and launch.arguments is None:
-        none = Sentence("no file for {} (--details says why)", target)
-        return Sentence("{}; {}", none, files) if saved else none
-    if saved:
-        return files
-    if not plan.launchable_on and task in UNWRITTEN:
-        s = plan.strategy
-        if s.tp * s.pp * s.cp > 1:
-            return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
-        return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
-    if not plan.launchable_on:
-        if document.no_target_fits:
-            return Sentence("no public release can run plan {}, and the usual target has none that fits", plan.rank)
-        return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
-    return Sentence("--save-dir DIR writes launch files")
-
-
-def _saved_text(path: str, step_time_s: float | None) -> str:
-    return path if step_time_s is None else Sentence("{} (its own price: {})", path, seconds(step_time_s))
 
 
 def _print_evidence(console: Console, document: SearchDocument) -> None:

@@ -194,3 +194,24 @@ def test_packed_samples_that_a_framework_trains_wrongly_get_no_plan_of_it(task: 
     assert any("PackingHandler" in warning for warning in own.warnings)
     pretrained = {**packed, "training": {"seq_length": 4096, "global_batch_size": 8, "mean_squared_length_fraction": 0.5}}
     assert with_usual_target(job(pretrained, target="mindformers")).workload.software.target == "mindformers@1.8"
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({}, "target megatron-lm@0.12 by default (megatron-lm@0.19 is newer)"),
+        ({"target": "megatron-lm"}, "target megatron-lm@0.12 by default (megatron-lm@0.19 is newer)"),
+        ({"target": "megatron-lm@0.12"}, "target megatron-lm@0.12"),
+        ({"target": "megatron-lm@0.19"}, "target megatron-lm@0.19"),
+    ],
+)
+def test_a_search_that_names_no_release_says_which_is_newer(named: dict[str, str], said: str) -> None:
+    limited = {"tp": 2, "pp": 1, "micro_batch_size": 1, "top": 1, "recompute": "none"}
+    given = {**DENSE, "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}, "search": limited}
+    document = search_document(with_usual_target(job(given, **named)))
+    printed = io.StringIO()
+    print_search(plain_text(printed, 200), document, ())
+    assert printed.getvalue().splitlines()[0].endswith(f", {said}")
+    told = [each for each in document.assumptions if each.startswith("software.target = ")]
+    assert len(told) == ("is newer" in said)
+    assert all("megatron-lm@0.19" in each for each in told)

@@ -1,0 +1,42 @@
+"""What starts the plan to run: its launch files, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.answers.schemas import Plan, SearchDocument
+from documents.quantities import seconds
+from documents.sentences import Sentence, joined
+
+NONE_SAVED: Mapping[str, float | None] = MappingProxyType({})
+UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
+
+
+def launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchDocument) -> str:
+    """Where the files that launch the plan are, or how to get them; the target first, if it has none.
+
+    ``saved`` are their paths, each with its step time where that is not the plan's. [s]
+    """
+    target, task = document.job["software"]["target"], document.job["training"].get("task")
+    files: str = Sentence("launch file {}", joined(", ", map(_saved_text, saved, saved.values())))
+    launch = plan.launch.get(target.partition("@")[0])
+    if launch is not None and launch.arguments is None:
+        none = Sentence("no file for {} (--details says why)", target)
+        return Sentence("{}; {}", none, files) if saved else none
+    if saved:
+        return files
+    if not plan.launchable_on and task in UNWRITTEN:
+        s = plan.strategy
+        if s.tp * s.pp * s.cp > 1:
+            return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
+        return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
+    if not plan.launchable_on:
+        if document.no_target_fits:
+            return Sentence("no public release can run plan {}, and the usual target has none that fits", plan.rank)
+        return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
+    return Sentence("--save-dir DIR writes launch files")
+
+
+def _saved_text(path: str, step_time_s: float | None) -> str:
+    return path if step_time_s is None else Sentence("{} (its own price: {})", path, seconds(step_time_s))
