@@ -199,6 +199,8 @@ class ProfileSection(Section):
     usable_hbm_bytes: Memory
     hbm_bytes_per_s: Annotated[Stated, _within(Dimension.BYTES_PER_S, 1e9, 1e15)]
     host_link_bytes_per_s: Annotated[Stated, _within(Dimension.BYTES_PER_S, 1e8, 1e14)]
+    host_memory_bytes: Memory | None = None
+    host_memory_bytes_per_s: Annotated[Stated, _within(Dimension.BYTES_PER_S, 1e9, 1e14)] | None = None
     context_bytes: Annotated[Stated, _within(Dimension.BYTES, 0, 1e13)]
     communicator_bytes: Annotated[Stated, _within(Dimension.BYTES, 0, 1e12)]
     tiers: Annotated[list[TierSection], Field(min_length=1, max_length=MAX_TIERS)]

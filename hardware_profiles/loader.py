@@ -79,6 +79,8 @@ def _profile(section: ProfileSection) -> HardwareProfile:
         num_matmul_cores=int(section.num_matmul_cores.si),
         compute_capability=_si_or_none(section.compute_capability),
         clock_hz=_si_or_none(section.clock_hz),
+        host_memory_bytes=_si_or_none(section.host_memory_bytes),
+        host_memory_bytes_per_s=_si_or_none(section.host_memory_bytes_per_s),
         hbm_bytes=section.hbm_bytes.si,
         usable_hbm_bytes=section.usable_hbm_bytes.si,
         hbm_bytes_per_s=section.hbm_bytes_per_s.si,

@@ -128,6 +128,8 @@ class HardwareProfile:
     sequential_tiers: bool  # collectives run tier after tier (HCCL) instead of pipelined (NCCL)
     compute_capability: float | None = None
     clock_hz: float | None = None  # clock of the matmul cores
+    host_memory_bytes: float | None = None  # of a node
+    host_memory_bytes_per_s: float | None = None  # of a node: all channels of its processors
     power_w: float | None = None
     price_usd: float | None = None
     notes: tuple[str, ...] = ()

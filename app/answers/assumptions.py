@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
+from app.answers.host_memory import host_sentences
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.assumed import NOT_GIVEN, SEARCHED, Assumption, joined, text_of
 from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, priced_switches
@@ -217,7 +218,7 @@ class Measured:
             for index, of_plan in zip(short, lines, strict=True):
                 told = [line for line in of_plan if not line.is_silent or line.weight > 1.0]
                 found[index] = joined([line.sentence() for line in sorted(told, key=lambda line: -line.weight)], whole)
-        return found
+        return [[*of_plan, *host_sentences(self._workload, one.plan)] for of_plan, one in zip(found, asked, strict=True)]
 
     def _lines(self, asked: Sequence[Asked], now: Sequence[Price] | None) -> list[list[_Line]]:
         batch = StrategyBatch.of([one.plan for one in asked])

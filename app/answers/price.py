@@ -22,10 +22,11 @@ from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for
 from calibration.intervals.memory import MemoryEvidence
-from calibration.intervals.step_time import Interval, slower_end
+from calibration.intervals.step_time import Interval, faster_end, slower_end
 from calibration.splits.mechanisms import plan_mechanisms, strategy_mechanisms
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
+from cost_models.step.host_update import LEAST_FRACTION, MOST_FRACTION
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
@@ -35,6 +36,7 @@ from frameworks.registry import parse_target, releases_of
 from frameworks.rule import Mask
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 
+_ON_HOST = Sentence("switch {}", "optimizer_cpu_offload")
 _NOT_FINITE = Sentence("job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first.")
 
 
@@ -79,8 +81,10 @@ def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
         if "step_time_low_s" in document:
             step_time_s, share = document["step_time_s"], shares.of(used)
             uneven_s = document.get("uneven_experts_s", 0.0) if shares.doubts_routing else 0.0
-            document["step_time_low_s"] = step_time_s * share.low_s
-            document["step_time_high_s"] = step_time_s * slower_end(share.high_s, uneven_s / step_time_s)
+            on_host_s = document["time_breakdown_s"]["optimizer"] if _ON_HOST in used else 0.0
+            doubts_s = uneven_s + (MOST_FRACTION - 1.0) * on_host_s
+            document["step_time_low_s"] = step_time_s * faster_end(share.low_s, (1.0 - LEAST_FRACTION) * on_host_s / step_time_s)
+            document["step_time_high_s"] = step_time_s * slower_end(share.high_s, doubts_s / step_time_s)
             for name, found in (("evidence", share), ("memory_evidence", shares.memory)):
                 document[name] = {
                     "num_runs": found.num_runs,

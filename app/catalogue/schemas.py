@@ -141,6 +141,8 @@ class HardwareDetails(HardwareSummary):
     compute_capability: float | None
     usable_hbm_bytes: float
     host_link_bytes_per_s: float
+    host_memory_bytes: float | None
+    host_memory_bytes_per_s: float | None
     context_bytes: float
     communicator_bytes: float
     sequential_tiers: bool

@@ -212,6 +212,11 @@ def slower_end(ratio: float, doubt_fraction: float) -> float:
     return float(np.exp(np.hypot(np.log(ratio), np.log1p(doubt_fraction))))
 
 
+def faster_end(ratio: float, doubt_fraction: float) -> float:
+    """The lower end of an interval over its prediction, with a doubt that can only make the step shorter by this fraction."""
+    return float(np.exp(-np.hypot(np.log(ratio), np.log1p(-doubt_fraction))))
+
+
 def interval(
     workload: Workload,
     step_time_s: float,

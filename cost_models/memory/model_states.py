@@ -52,7 +52,8 @@ class ModelStates:
     master: Floats
     moments: Floats
     gradient_copies: Floats  # FP32 copy of the gradient shard, from the optimizer's start to the next zero_grad
-    swapped: Floats  # states that live in host memory
+    swapped: Floats  # states that live in host memory and visit the device
+    on_host: Floats  # states that live in host memory and are updated there
     uneven: Floats  # bytes beyond an even division, where tensors stay whole
     working: Floats  # bytes to orthogonalise a matrix, only while the optimizer runs
 
@@ -285,7 +286,8 @@ def model_states(
     copies in 4 bits beside them. In FP8 without the distributed optimizer, weights are
     also kept in 16 bits; tables and norms count as if they were cast, unless the recipe is stated. With it the layers' weights
     are twice 8 bits [megatron-0.12, distrib_optimizer.py], with the scales of a stated recipe. reuse-fp32-param keeps the master
-    as the weights and a 16-bit remainder. swap-optimizer keeps all states on the host. Moments in BF16 are half as large
+    as the weights and a 16-bit remainder. swap-optimizer keeps all states on the host, and so does optimizer-cpu-offload, with a
+    copy of the gradients in FP32 [megatron-0.19, hybrid_optimizer.py]. Moments in BF16 are half as large
     [megatron-0.19, arguments.py; deepseek-v3,
     section 3.3.3].
 
@@ -317,7 +319,8 @@ def model_states(
         2 * WEIGHT_BYTES + four_bits if fp32 else WEIGHT_BYTES + four_bits
     )
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
-    on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
+    visits, stays = batch.has(Feature.SWAP_OPTIMIZER), batch.has(Feature.OPTIMIZER_CPU_OFFLOAD)
+    on_device = np.where(visits | stays, 0.0, 1.0)
     stage = batch.zero_stage
 
     def divided(dense: Floats, experts: Floats, from_stage: int) -> Floats:
@@ -348,8 +351,9 @@ def model_states(
         gradients=np.where(scattered, shared(g, 1), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
-        gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
-        swapped=(master + moments) * (1.0 - on_device),
+        gradient_copies=np.where((g < GRADIENT_BYTES) & ~stays & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
+        swapped=np.where(visits, master + moments, 0.0),
+        on_host=np.where(stays, master + moments, 0.0),
         uneven=np.zeros_like(master),
         working=np.zeros_like(master),
     )

@@ -260,6 +260,10 @@ class Feature(IntFlag):
     FUSED_INDEXER = _switch(34, Scope.INDEXED, _LAYER, by_default=True,
         source="[mindspeed-llm, dsa_indexer_feature.py]",
         meaning="Fused kernels score and choose tokens, and train the indexer, without writing its scores to memory.")
+    OPTIMIZER_CPU_OFFLOAD = _switch(35, _ANYTHING, _SHARDING, one_of=Exclusive.MASTER_WEIGHTS,
+        in_search=InSearch.LEAN_ON, library=Library.CUDA,
+        source="[megatron-0.12, hybrid_optimizer.py]",
+        meaning="Optimizer states live on the host, whose processors update them: gradients go there, and weights come back.")
     # fmt: on
 
 

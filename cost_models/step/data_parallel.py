@@ -26,6 +26,7 @@ from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from cost_models.step.host_update import host_update_s
 from cost_models.step.orthogonalising import update_s
 
 # HBM traffic a parameter of Adam without its moments: gradient and master are read, master and weight written.
@@ -264,8 +265,8 @@ def optimizer_s(
 ) -> Floats:
     """Seconds a step of the optimizer, ``[stage, n]``: update of the rank's share, gradient norm and clip.
 
-    Under swap-optimizer the host link can be slower than Adam. Matrices that are orthogonalised take the time of the rank that
-    has most of them (``whole_tensors``); the network is for theirs alone.
+    Under swap-optimizer the host link can be slower than Adam; ``host_update_s`` is Adam on the host. Matrices that are
+    orthogonalised take the time of the rank that has most of them (``whole_tensors``); the network is for theirs alone.
     """
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
@@ -283,7 +284,8 @@ def optimizer_s(
     update = state_s((updated + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
-    result: Floats = np.maximum(update, swap)
+    on_host = state_s(NORM_BYTES * held, device) + host_update_s(workload, shard)
+    result: Floats = np.where(batch.has(Feature.OPTIMIZER_CPU_OFFLOAD), on_host, np.maximum(update, swap))
     return result
 
 

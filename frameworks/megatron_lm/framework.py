@@ -13,7 +13,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
 from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, untold_optimizer, untold_task
-from frameworks.megatron_lm import bridge_rules, offload
+from frameworks.megatron_lm import bridge_rules, host_optimizer, offload
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
 from frameworks.megatron_lm.bridge_file import SUFFIX, python_file
@@ -85,7 +85,7 @@ def _framework(
         read=partial(_read, dialect),
         suffix="sh",
         suffix_of=lambda arguments: SUFFIX if are_fields(arguments) else "sh",
-        purposes=HARDWARE_QUEUE | HYBRID_EP | OFFLOAD,
+        purposes=HARDWARE_QUEUE | HYBRID_EP | OFFLOAD | host_optimizer.PURPOSES,
         file=_file,
         untold=partial(_untold, dialect),
         misstated=partial(_misstated, dialect),

@@ -75,6 +75,7 @@ def _optimizer(dialect: Dialect, draft: Draft) -> None:
         draft.zero_stage(1, Sentence("Megatron-LM shards gradients and weights without a pipeline only"))
     if draft.strategy.zero_stage < 3:  # fully sharded data parallelism overlaps by itself
         dialect.drop_broken(draft, "megatron_param_gather")
+    dialect.drop_broken(draft, "megatron_host_optimizer")
     size, stage = draft.strategy.optimizer_shard_size, draft.strategy.zero_stage
     if size and stage != 1:
         draft.set(

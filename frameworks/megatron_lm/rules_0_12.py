@@ -11,6 +11,7 @@ from cost_models.shapes.training_task import Task
 from documents.sentences import Sentence
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
+from frameworks.megatron_lm.host_optimizer import host_optimizer_rule
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.table import DEEPEP_DOMAIN, RELEASE_0_12, TABLE_0_12, TERMS_0_12, has_deepep
 from frameworks.offer_rules import (
@@ -235,6 +236,8 @@ SGD_SHARDS = Rule(
     lambda w, b: (b.zero_stage > 0) if w.training.optimizer.name == "sgd" else none_of(b),
     lambda w, s: Sentence("zero_stage {} with optimizer sgd: the distributed optimizer takes adam alone", s.zero_stage),
 )
+
+HOST_OPTIMIZER = host_optimizer_rule("[megatron-0.12, arguments.py, hybrid_optimizer.py]")
 
 # MindSpeed-LLM inherits them.
 FAMILY_RULES = (

@@ -13,6 +13,7 @@ from documents.sentences import Sentence
 from frameworks.facts import Extra, FactRule, fact_rule
 from frameworks.megatron_lm import bridge_rules, rules_0_12
 from frameworks.megatron_lm.arguments import unbuildable
+from frameworks.megatron_lm.host_optimizer import host_optimizer_rule
 from frameworks.megatron_lm.model_table import MODEL_0_19
 from frameworks.megatron_lm.offload import OFFLOAD
 from frameworks.megatron_lm.rules_0_12 import (
@@ -67,6 +68,7 @@ MOMENTS = Rule(
         "bf16_moments with zero_stage {}: core 0.19 keeps them in its distributed optimizer alone", s.zero_stage
     ),
 )
+HOST_OPTIMIZER = host_optimizer_rule("[megatron-0.19, arguments.py, hybrid_optimizer.py]")
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
     CONFIG,

@@ -17,6 +17,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
+from frameworks.megatron_lm import host_optimizer
 from frameworks.megatron_lm.hybrid import PATTERN
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
@@ -75,6 +76,7 @@ TABLE_0_12 = Table(
         ),
         SwitchArgument(Feature.CUDA_GRAPH, "enable-cuda-graph", beside={"te-rng-tracker": ()}),
         SwitchArgument(Feature.TP_COMM_OVERLAP, "tp-comm-overlap"),
+        SwitchArgument(Feature.OPTIMIZER_CPU_OFFLOAD, host_optimizer.SWITCH, beside={host_optimizer.AWARE: ()}),
     ),
     dispatchers={
         Dispatcher.ALLGATHER: "allgather",
@@ -198,6 +200,11 @@ CHANGED = {
         only=(*CHUNKED, "pipeline-model-parallel-layout", PATTERN),
     ),
     Feature.CUDA_GRAPH: SwitchArgument(Feature.CUDA_GRAPH, "cuda-graph-impl", on=("local",), beside={"te-rng-tracker": ()}),
+    Feature.OPTIMIZER_CPU_OFFLOAD: SwitchArgument(
+        Feature.OPTIMIZER_CPU_OFFLOAD,
+        host_optimizer.SWITCH,
+        beside={host_optimizer.AWARE: (), host_optimizer.OVERLAP: ()},
+    ),
     Feature.FUSED_SWIGLU: SwitchArgument(
         Feature.FUSED_SWIGLU, "no-bias-swiglu-fusion", negated=True, only=("swiglu", "quick-geglu")
     ),

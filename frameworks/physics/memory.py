@@ -9,8 +9,10 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.switches import Exclusive, Feature
 from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, TensorPlan, choices_of, dropped, tensor_names
 from cost_models.shapes.workload import Workload
+from cost_models.step.host_update import host_bytes_of_node
+from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
-from frameworks.rule import Mask, Rule, SwitchRule, every_row, one_of, rules_in
+from frameworks.rule import Mask, Rule, SwitchRule, every_row, none_of, one_of, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -285,6 +287,25 @@ REUSE_NEEDS_BF16 = SwitchRule(
     lambda w, s: Sentence("reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {}", w.training.precision),
     subject=Feature.REUSE_FP32_PARAM,
     reason=lambda w, s: Sentence("it needs bf16"),
+)
+
+
+def _beyond_host(workload: Workload, batch: StrategyBatch) -> Mask:
+    limit = workload.cluster.profile.host_memory_bytes
+    return none_of(batch) if limit is None else host_bytes_of_node(workload, batch) > limit
+
+
+HOST_MEMORY = Rule(
+    "host_memory",
+    "[megatron-0.19, hybrid_optimizer.py; mindspeed, swap-optimizer]",
+    Sentence("optimizer states on the host (swap_optimizer, optimizer_cpu_offload) fit in the memory of a node"),
+    _beyond_host,
+    lambda w, s: Sentence(
+        "optimizer states take {} of host memory on a node, and {} has {}",
+        gibibytes(float(host_bytes_of_node(w, StrategyBatch.of([s]))[0])),
+        w.cluster.profile.name,
+        gibibytes(w.cluster.profile.host_memory_bytes or 0.0),
+    ),
 )
 
 RULES = rules_in(globals())

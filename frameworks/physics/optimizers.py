@@ -7,7 +7,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.rule import Rule, effective_features, every_row, has_effect, none_of, rules_in
 
-OF_ADAM = Feature.BF16_MOMENTS | Feature.SWAP_OPTIMIZER | Feature.REUSE_FP32_PARAM
+OF_ADAM = Feature.BF16_MOMENTS | Feature.SWAP_OPTIMIZER | Feature.REUSE_FP32_PARAM | Feature.OPTIMIZER_CPU_OFFLOAD
 PRECISIONS = ("bf16", "fp32")
 
 

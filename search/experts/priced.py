@@ -152,7 +152,7 @@ def _prices(
     expert = StageParameters(dense=none, experts=parameters[None], largest_tensor=none, largest_shard=none, largest_layer=none)
     whole = model_states(workload, StrategyBatch.of([replace(strategy, zero_stage=0)]), expert)
     held = model_states(workload, batch, expert)
-    expert_bytes = float((whole.total - whole.gradients + whole.swapped)[0, 0])
+    expert_bytes = float((whole.total - whole.gradients + whole.swapped + whole.on_host)[0, 0])
     gradients = float(parameters[0] * gradient_bytes(workload, batch)[0])
     network, stages = network_of(workload, constants), stages_of_moe_layers(workload, strategy)
 

@@ -25,7 +25,11 @@ _SWITCHES = {
     Feature.MOE_SHARED_EXPERT_OVERLAP: "moe-shared-expert-overlap",
     Feature.MOE_PAD_TO_CAPACITY: "moe-pad-expert-input-to-capacity",
 }
-_MEGATRON_SWITCHES = {Feature.TP_COMM_OVERLAP: "tp-comm-overlap", Feature.CUDA_GRAPH: "enable-cuda-graph"}
+_MEGATRON_SWITCHES = {
+    Feature.TP_COMM_OVERLAP: "tp-comm-overlap",
+    Feature.CUDA_GRAPH: "enable-cuda-graph",
+    Feature.OPTIMIZER_CPU_OFFLOAD: "optimizer-cpu-offload",
+}
 _MINDSPEED_SWITCHES = {
     Feature.FLASH_ATTENTION: "use-flash-attn",
     Feature.FUSED_NORM: "use-fused-rmsnorm",

@@ -16,6 +16,13 @@ def updated(name: str, workload: Workload = DENSE_JOB) -> Workload:
     return replace(workload, training=replace(workload.training, optimizer=Optimizer(name)))
 
 
+def on_hosts(host_memory_bytes: float) -> Workload:
+    """A dense job of 12 GB of states a node."""
+    profile = replace(DENSE_JOB.cluster.profile, host_memory_bytes=host_memory_bytes)
+    return replace(DENSE_JOB, cluster=replace(DENSE_JOB.cluster, profile=profile))
+
+
+ON_HOST = with_features(FLAT, Feature.OPTIMIZER_CPU_OFFLOAD)
 OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
     (
         "adam_switches",
@@ -39,6 +46,20 @@ OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
         ("megatron_sgd_shards", target, updated("sgd"), changed(FLAT, zero_stage=0), FLAT, ("zero_stage 1",))
         for target in ("megatron-lm@0.12", "megatron-lm@0.19", "mindspeed-llm")
     ),
+    *(
+        ("megatron_host_optimizer", target, DENSE_JOB, ON_HOST, changed(ON_HOST, zero_stage=0), ("zero_stage is 0",))
+        for target in ("megatron-lm@0.12", "megatron-lm@0.19")
+    ),
+    (
+        "megatron_host_optimizer",
+        "megatron-lm@0.19",
+        DENSE_JOB,
+        ON_HOST,
+        with_features(ON_HOST, Feature.OPTIMIZER_CPU_OFFLOAD, Feature.BF16_MOMENTS),
+        ("keeps its moments in FP32",),
+    ),
+    ("host_memory", "any", on_hosts(13e9), with_features(FLAT, Feature.SWAP_OPTIMIZER), ON_HOST, ("14.96 GiB of host memory",)),
+    ("host_memory", "any", on_hosts(12e9), FLAT, with_features(FLAT, Feature.SWAP_OPTIMIZER), ("11.22 GiB of host memory",)),
 ]
 OPTIMIZER_JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     (

@@ -39,6 +39,7 @@ SWITCHES = {
         DEFAULT_FEATURES | Feature.MOE_SHARED_EXPERT_OVERLAP,
         DEFAULT_FEATURES | Feature.CUDA_GRAPH,
         DEFAULT_FEATURES | Feature.BF16_MOMENTS,
+        DEFAULT_FEATURES | Feature.OPTIMIZER_CPU_OFFLOAD,
     ),
     "mindspeed-llm": (
         DEFAULT_FEATURES,

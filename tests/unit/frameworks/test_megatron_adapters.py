@@ -113,14 +113,15 @@ def test_a_file_reads_back_as_its_job() -> None:
 
 
 def test_every_switch_of_the_release_is_a_field_or_refused_with_adapters() -> None:
-    refused = Feature.CUDA_GRAPH | Feature.TP_COMM_OVERLAP | Feature.MOE_COMM_OVERLAP
+    refused = Feature.CUDA_GRAPH | Feature.TP_COMM_OVERLAP | Feature.MOE_COMM_OVERLAP | Feature.OPTIMIZER_CPU_OFFLOAD
     for switch in TABLE_0_19.switches:
         assert switch.argument in PATHS or switch.feature in refused, switch.argument
         assert all(name in PATHS for name in switch.beside) or switch.feature in refused
     assert set(TABLE_0_19.columns.values()) <= {*PATHS}
     every = replace(MIXTURE_PLAN, features=DEFAULT_FEATURES | refused)
     rules = {each.rule for each in violations(on_gpus(trained(TrainingTask(Task.LORA, ADAPTERS), DEEP)), every)}
-    assert {"megatron_adapter_tp_overlap", "megatron_adapter_ep_overlap", "megatron_adapter_graphs"} <= rules
+    switches = {"megatron_adapter_tp_overlap", "megatron_adapter_ep_overlap", "megatron_adapter_graphs"}
+    assert switches | {"megatron_host_optimizer"} <= rules
 
 
 # Arguments of pre-training without a field: what AutoBridge reads of the Hugging Face model, and what is the same without one.

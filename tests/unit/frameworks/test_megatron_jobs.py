@@ -132,7 +132,10 @@ def test_what_is_not_said_is_the_frameworks_default(label: str) -> None:
             "hiden-dropout: no argument of megatron-lm 0.12; the nearest is hidden-dropout",
         ),
         (["--vocab-size", "1000", "--normalization", "PowerNorm"], "'PowerNorm' is not allowed"),
-        (["--vocab-size", "1000", "--optimizer-cpu-offload"], "optimizer-cpu-offload: it changes step time and memory"),
+        (
+            ["--vocab-size", "1000", "--optimizer-cpu-offload", "--optimizer-offload-fraction", "0.5"],
+            "optimizer-offload-fraction: it changes step time and memory",
+        ),
         (["--vocab-size", "1000", "--optimizer", "sgd", "--sgd-momentum", "0"], "sgd-momentum: it changes the memory"),
         (["--vocab-size", "1000", "--hybrid-override-pattern", "M-M*"], "hybrid-override-pattern: it makes another model"),
         (["--vocab-size", "1000", "--num-experts", "4", "--moe-layer-freq", "[0,1,1,0]"], "moe-layer-freq: no order of dense"),

@@ -68,6 +68,9 @@ def test_every_gpu_states_its_compute_capability_and_no_other_device_does(name: 
     assert (profile.compute_capability is not None) == (profile.family != "ascend")
 
 
+OPTIONAL = ("clock_hz", "compute_capability", "host_memory_bytes", "host_memory_bytes_per_s", "power_w", "price_usd")
+
+
 @pytest.mark.parametrize("name", catalogue.names())
 def test_every_number_keeps_its_unit_source_and_basis(name: str) -> None:
     profile = catalogue.profile(name)
@@ -83,7 +86,7 @@ def test_every_number_keeps_its_unit_source_and_basis(name: str) -> None:
         "devices_per_node",
         *(f"matmul_flops_per_s.{p}" for p in profile.matmul_flops_per_s),
         *(f"achievable_matmul_flops_per_s.{p}" for p in profile.achievable_matmul_flops_per_s),
-        *(key for key in ("clock_hz", "compute_capability", "power_w", "price_usd") if getattr(profile, key) is not None),
+        *(key for key in OPTIONAL if getattr(profile, key) is not None),
     }
     for i, tier in enumerate(profile.tiers):
         paths |= {f"tiers.{i}.bandwidth_bytes_per_s", f"tiers.{i}.latency_s"}

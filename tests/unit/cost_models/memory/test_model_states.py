@@ -49,6 +49,7 @@ def total(value: ModelStates) -> float:
         ({"zero_stage": 0, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 16.0),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16}, 4 + 12 / 64),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER}, 6.0),
+        ({"dp": 64, "features": DEFAULT_FEATURES | Feature.OPTIMIZER_CPU_OFFLOAD}, 6.0),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.BF16_MOMENTS}, 6 + 8 / 64),
     ],
 )
@@ -146,6 +147,16 @@ def test_swapped_states_are_counted_on_the_host() -> None:
     swapped = states(dp=64, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
     assert float(swapped.swapped[0, 0]) == pytest.approx(P * 12 / 64)
     assert float(swapped.moments[0, 0]) == float(swapped.master[0, 0]) == 0.0
+
+
+def test_states_that_are_updated_on_the_host_stay_there() -> None:
+    reduced = DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16
+    offloaded = states(dp=64, features=reduced | Feature.OPTIMIZER_CPU_OFFLOAD)
+    assert float(offloaded.on_host[0, 0]) == pytest.approx(P * 12 / 64)
+    assert float(offloaded.moments[0, 0]) == float(offloaded.master[0, 0]) == float(offloaded.swapped[0, 0]) == 0.0
+    # gradients in 16 bits become FP32 on their way, so that no copy of them stays on the device
+    assert float(offloaded.gradient_copies[0, 0]) == 0.0
+    assert float(states(dp=64, features=reduced).gradient_copies[0, 0]) == pytest.approx(P * 4 / 64)
 
 
 def test_parameters_of_a_layer_on_a_rank() -> None:
