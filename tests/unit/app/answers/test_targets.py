@@ -168,6 +168,7 @@ def test_physics_alone_says_so_first() -> None:
 def test_the_last_line_offers_no_target_where_the_usual_one_has_no_plan_that_fits() -> None:
     tuned = {"task": "sft", "seq_length": 4096, "global_batch_size": 8}
     small = {"model": "qwen3-8b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 1}, "training": tuned}
+    small["search"] = {"optimizer_cpu_offload": False}
     printed = io.StringIO()
     document = search_document(with_usual_target(job(small)))
     assert document.no_target_fits
