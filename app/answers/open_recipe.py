@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +16,15 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from search.plans.plan import estimates_to_mappings
 
+ByRecipe = tuple[dict[str, Any], ...]  # estimates of one strategy: without a recipe, then with each; empty if the job states one
 
-def with_open_recipe(
-    workload: Workload, estimates: Sequence[dict[str, Any]], strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]
-) -> None:
-    """Widen the intervals of the estimates, one of each strategy; each fits only if it does with every recipe.
+
+def with_open_recipe(numbers: dict[str, Any], found: ByRecipe) -> None:
+    """Widen the intervals of an estimate; it fits only if it does with every recipe.
 
     The price itself stays that of 8 bits without scales. Recipes change a step time by what they change in closed form.
     """
-    for numbers, found in zip(estimates, _by_recipe(workload, strategies, own), strict=False):
+    if found:
         _widen(numbers, found)
         peak = numbers["peak_memory_bytes"]
         numbers["fits_probability"] = min(each["fits_probability"] for each in found)
@@ -37,30 +37,29 @@ def with_open_recipe_of_plans(
 ) -> list[str]:
     """Widen the intervals of a search's plans, and return a warning if one that fits by its price may not with some recipe."""
     doubted = []
-    for plan, found in zip(document["plans"], _by_recipe(workload, strategies, own), strict=False):
-        _widen(plan["estimate"], found)
-        doubted += [plan["rank"]] * (not all(each["fits"] for each in found))
+    for plan, found in zip(document["plans"], by_recipe(workload, strategies, own), strict=True):
+        if found:
+            _widen(plan["estimate"], found)
+            doubted += [plan["rank"]] * (not all(each["fits"] for each in found))
     if not doubted:
         return []
     recipes, ranks = joined(", ", workload.device_traits.fp8_recipes), joined(", ", map(str, doubted))
     return [Sentence("training.fp8_recipe is not stated ({}): plans {} do not fit with each of them.", recipes, ranks)]
 
 
-def _by_recipe(
-    workload: Workload, strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]
-) -> Iterable[tuple[dict[str, Any], ...]]:
-    """The estimates of each strategy: without a recipe, then with each; nothing if the job states one."""
+def by_recipe(workload: Workload, strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]) -> list[ByRecipe]:
+    """The estimates of each strategy, priced together."""
     if not leaves_recipe_open(workload) or not strategies:
-        return ()
+        return [()] * len(strategies)
     batch, columns = StrategyBatch.of(strategies), []
     for recipe in (None, *workload.device_traits.fp8_recipes):
         stated = replace(workload, training=replace(workload.training, fp8_recipe=recipe))
         with np.errstate(all="ignore"):
             columns.append(estimates_to_mappings(stated, numbers_of(stated, batch, own)))
-    return zip(*columns, strict=True)
+    return list(zip(*columns, strict=True))
 
 
-def _widen(numbers: dict[str, Any], found: Sequence[dict[str, Any]]) -> None:
+def _widen(numbers: dict[str, Any], found: ByRecipe) -> None:
     times = [each["step_time_s"] / found[0]["step_time_s"] for each in found]
     for end, widest in (("low", min), ("high", max)):
         if numbers[f"step_time_{end}_s"] is not None:

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from app.answers.price import estimate_document
+from app.answers import open_recipe
+from app.answers.price import JobPrices, estimate_document
 from app.answers.schemas import EstimateNumbers
 from app.answers.search import search_document
 from app.jobs.job import parse_job
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
+from documents.errors import InputError
 
 RECIPES = ("delayed", "tensorwise", "blockwise")  # of an H100
 
@@ -52,3 +57,21 @@ def test_a_search_for_no_target_warns_of_plans_that_need_not_fit() -> None:
     assert warned == ["training.fp8_recipe is not stated (delayed, tensorwise, blockwise): plans 1 do not fit with each of them."]
     given["training"]["fp8_recipe"] = "tensorwise"
     assert not any("fp8_recipe" in each for each in search_document(parse_job(given)).warnings)
+
+
+def test_many_estimates_without_a_recipe_are_priced_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = parse_job(job({}))
+    asked = [parse_job(job({"tp": tp, "pp": pp})) for tp in (2, 4, 8) for pp in (1, 2)]
+    calls: list[int] = []
+    priced = open_recipe.numbers_of
+
+    def counted(workload: Workload, batch: StrategyBatch, *others: Any) -> Estimate:
+        calls.append(len(batch))
+        return priced(workload, batch, *others)
+
+    monkeypatch.setattr(open_recipe, "numbers_of", counted)
+    found = JobPrices(given).documents([(one, one.strategy) for one in asked if one.strategy is not None], explained=())
+    assert calls == [6] * 4  # without a recipe, and with each of three
+    probabilities = [each.estimate.fits_probability for each in found if not isinstance(each, InputError)]
+    alone = [estimate({"tp": tp, "pp": pp}).fits_probability for tp in (2, 4, 8) for pp in (1, 2)]
+    assert probabilities == pytest.approx(alone)
