@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
+from cost_models.layer.compute import ADD_BYTES, READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
+LOSS_CHUNK_TOKENS = 1024  # of a sample in a chunk of the loss [mindspeed-llm, fsdp2/train/trainer.py:109]
 LOSS_FORWARD_FRACTION = 0.4  # assumed part of the cross-entropy traffic: maximum, exponent, sum; the rest is the gradient
 
 
@@ -39,6 +41,13 @@ class EdgeCosts:
         return both
 
 
+def loss_chunk_tokens(workload: Workload, rows: StrategyBatch | LayerKeys) -> Floats:
+    """Tokens of a micro batch in one chunk of a loss by chunks. ``[n]``"""
+    of_sample = workload.training.sample_tokens / rows.cp
+    found: Floats = rows.micro_batch_size * np.minimum(of_sample, LOSS_CHUNK_TOKENS)
+    return found
+
+
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
     """Time of the embedding, of the output head with its loss, and of one MTP projection, for one micro batch.
 
@@ -51,7 +60,8 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     -----
     A frozen table has no gradient, so nothing runs behind the first layer, and the head's weight has none either. The loss reads
     and writes ``cross_entropy_bytes`` a logit in total, of which the forward does ``LOSS_FORWARD_FRACTION``. The
-    gradient of tied embeddings between the ends of the pipeline is left out.
+    gradient of tied embeddings between the ends of the pipeline is left out. A loss by chunks has all of its work in the forward,
+    and each chunk adds its gradient of the head's weights to a sum.
     """
     model = workload.model
     n, n_l = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
@@ -72,6 +82,12 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     trained = task.matmuls_of_weight - 1.0
     forward = times * (logits + LOSS_FORWARD_FRACTION * loss)
     backward = (1.0 + trained) * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
+    by_chunks = keys.has(Feature.CHUNKED_LOSS)
+    part = loss_chunk_tokens(workload, keys)
+    chunk = matmul_s(part, model.vocab_size / t, h, device, flops_per_s=device.unquantised_flops_per_s)
+    sum_s = vector_s(trained * ADD_BYTES * model.vocab_size / t * h, device)
+    forward = np.where(by_chunks, n / part * ((times + 1.0 + trained) * chunk + sum_s) + loss, forward)
+    backward = np.where(by_chunks, 0.0, backward)
     modules = float(model.mtp_num_layers > 0)
     joined = modules * np.where(sp, all_gather_s(2.0 * hidden, t, ones, network), 0.0)
     joined_back = np.where(sp, reduce_scatter_s(2.0 * hidden, t, ones, network), all_reduce_s(2.0 * hidden, t, ones, network))
@@ -86,7 +102,7 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
         head_forward_s=forward + gather_forward,
         head_backward_s=backward + scatter,
         head_compute_s=(forward, backward),
-        head_weight_gradient_s=trained * logits,
+        head_weight_gradient_s=np.where(by_chunks, 0.0, trained * logits),
         head_regather_s=trained * gather,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
         mtp_comm_s=mtp_comm,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
+from cost_models.layer.edges import loss_chunk_tokens
 from cost_models.memory.held_layers import KeptLayers, module_inputs
 from cost_models.memory.model_states import WEIGHT_BYTES
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Releases that do not subtract the maximum
@@ -20,6 +22,10 @@ PLAIN_LOGIT_BYTES = 12
 # Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
+# A loss by chunks: bytes of a logit of the running chunk and gradients of the head's weights, while the loss runs and while the
+# last of the gradients is made. They are the sum, that of the chunk before, and this chunk's. Logits of the chunk before are
+# among the bytes [mindspeed-llm, fsdp2/features/chunkloss.py]; counted by execution (``python -m scripts.oracle.chunked_loss``).
+CHUNKED_LOSS_HOLDS = ((22, 2), (18, 3))
 PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transformers-main, modeling_llama.py]
 
 
@@ -82,6 +88,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     ``before_head_bytes`` is included. MTP modules compute their losses before the model's, and keep what waits for the backward
     [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
     to the end of the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
+    A loss by chunks holds the input and its gradient whole, the logits of one chunk, and three gradients of the head's weights.
 
     Parameters
     ----------
@@ -102,6 +109,10 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     held: Floats = loss + tokens * hidden + head
     if software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
+    part = element_factor(workload) * loss_chunk_tokens(workload, batch)
+    most = np.maximum(*(part * logit * rows + gradients * head for logit, gradients in CHUNKED_LOSS_HOLDS))
+    by_chunks = (2.0 * tokens + part) * hidden + most
+    held = np.where(batch.has(Feature.CHUNKED_LOSS), by_chunks, held)
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
     gathered = shards_each_layer(workload, batch) & workload.software_traits.fp32_shards
     held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)

@@ -264,6 +264,10 @@ class Feature(IntFlag):
         in_search=InSearch.LEAN_ON, library=Library.CUDA,
         source="[megatron-0.12, hybrid_optimizer.py]",
         meaning="Optimizer states live on the host, whose processors update them: gradients go there, and weights come back.")
+    CHUNKED_LOSS = _switch(36, _ANYTHING, _LAYER | _ROW,
+        why="it was counted on a processor, and no run with it is known",
+        source="[mindspeed-llm, fsdp2/features/chunkloss.py]",
+        meaning="Head and loss run by chunks of 1,024 tokens of a sample, each with its gradients, which the forward adds up.")
     # fmt: on
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cost_models.layer.edges import LOSS_CHUNK_TOKENS
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape
@@ -82,7 +83,7 @@ def _special(reading: Reading) -> Iterator[Unread]:
     if reading.value(RECOMPUTE) and num_layers_of(reading.patterns(RECOMPUTED) or [LAYERS]) is None:
         yield Unread(RECOMPUTED, CHANGES["cost"])
     # Layers of transformers take no loss by parts [mindspeed-llm, fsdp2/train/trainer.py:717].
-    if reading.model_id and reading.value(STAGE) == "pt" and reading.value(CHUNKED_LOSS):
+    if reading.model_id and reading.value(STAGE) == "pt" and reading.value(CHUNKED_LOSS) not in (None, LOSS_CHUNK_TOKENS):
         yield Unread(CHUNKED_LOSS, CHANGES["memory"])
     fused = reading.value(TABLE.columns["dispatcher"]) == "fused" and reading.ep > 1
     if fused and reading.model_id == MIXTURE and not reading.value("optimization.moe_grouped_gemm"):

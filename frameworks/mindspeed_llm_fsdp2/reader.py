@@ -21,6 +21,7 @@ from frameworks.mindspeed_llm_fsdp2.table import (
     RECOMPUTE,
     RECOMPUTED,
     RELEASE,
+    STAGE,
     TABLE,
 )
 from frameworks.mindspeed_llm_fsdp2.values import MAX_TEXT, typed
@@ -137,6 +138,8 @@ class Reading(OptionValues):
         """The switches; one option has those of grouped experts [mindspeed-llm, fsdp2/models/qwen3/qwen3_moe.py:150]."""
         given = {name: as_given(value) for name, value in self.options.items() if name in RELEASE.arguments}
         features = features_read(TABLE, RELEASE, given, self.value) | (TABLE.implied & ~Feature.FUSED_SWIGLU)
+        if self.value(STAGE) != "pt":
+            features &= ~Feature.CHUNKED_LOSS
         if Feature.MOE_GROUPED_GEMM in features:
             features |= Feature.FUSED_SWIGLU | (Feature.MOE_PERMUTE_FUSION if self.ep == 1 else Feature(0))
         return features

@@ -13,7 +13,7 @@ from documents.sentences import Sentence
 from frameworks import fully_sharded
 from frameworks.fixed import Fixed
 from frameworks.fully_sharded import stack_rule, whole_layers_rule
-from frameworks.mindspeed_llm_fsdp2.families import CONTEXT_PARALLEL, KNOWN, is_trained, why_not_trained
+from frameworks.mindspeed_llm_fsdp2.families import CONTEXT_PARALLEL, KNOWN, is_trained, model_id_of, why_not_trained
 from frameworks.mindspeed_llm_fsdp2.table import STACK, TABLE
 from frameworks.offer_rules import dispatcher_rule, offered_rule, optimizer_rule, precision_rule, task_rule
 from frameworks.physics.memory import tensor_plan_rule
@@ -149,6 +149,11 @@ def _is_grouped(workload: Workload, batch: StrategyBatch) -> Mask:
 
 FIXED = (
     *fully_sharded.FIXED,
+    Fixed(
+        Feature.CHUNKED_LOSS,
+        lambda w, b: every_row(b, model_id_of(w.model) is None or w.training.task.name is not Task.PRETRAIN),
+        Sentence("only pre-training of the backend's own layers takes a loss by chunks"),
+    ),
     Fixed(Feature.FUSED_NORM, lambda w, b: every_row(b, w.model.moe is None), _TRANSFORMERS),
     Fixed(Feature.FUSED_ROPE, lambda w, b: every_row(b, w.model.moe is None), _TRANSFORMERS),
     Fixed(Feature.FUSED_SWIGLU, lambda w, b: ~_is_grouped(w, b), _ALONE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cost_models.layer.edges import LOSS_CHUNK_TOKENS
 from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
 from frameworks.release import read_release
@@ -36,6 +37,7 @@ TABLE = Table(
         SwitchArgument(
             Feature.MOE_PERMUTE_FUSION, "parallel.ep_dispatcher", on=("fused",), off="eager", only=("parallel.ep_size>1",)
         ),
+        SwitchArgument(Feature.CHUNKED_LOSS, CHUNKED_LOSS, on=(LOSS_CHUNK_TOKENS,), only=(MODEL_ID,)),
         *(
             SwitchArgument(feature, f"optimization.{name}", on=(True,), off=False, only=_OF_A_MIXTURE)
             for feature, name in (

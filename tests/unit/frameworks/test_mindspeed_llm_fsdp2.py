@@ -221,10 +221,20 @@ def test_arguments_that_change_the_price_are_named_and_others_are_not() -> None:
         "parallel.fsdp_sizes": 8,
     }
     assert unread({"parallel.recompute": True, **priced_otherwise}) == set(priced_otherwise)
-    assert unread({"model.model_id": "qwen3", "optimization.chunk_loss_size": 1024}) == {"optimization.chunk_loss_size"}
-    assert unread({"model.model_id": "qwen3", "optimization.chunk_loss_size": 1024, "training.stage": "sft"}) == set()
+    own, chunks = {"model.model_id": "qwen3"}, "optimization.chunk_loss_size"
+    assert unread({**own, chunks: 2048}) == {chunks}
+    assert unread({**own, chunks: 2048, "training.stage": "sft"}) == set()
     assert unread({**OF_EXPERTS, "parallel.ep_dispatcher": "fused"}) == {"parallel.ep_dispatcher"}
     assert unread({**OF_EXPERTS, "parallel.ep_dispatcher": "mc2"}) == {"parallel.ep_dispatcher"}
+
+
+def test_a_loss_by_chunks_is_read_where_layers_take_it() -> None:
+    own, chunked = {"model.model_id": "qwen3"}, {"optimization.chunk_loss_size": 1024}
+    found = job({**own, **chunked})
+    assert found.unread == ()
+    assert Feature.CHUNKED_LOSS in found.strategy.features
+    for changes in (chunked, own, {**own, **chunked, "training.stage": "sft"}):
+        assert Feature.CHUNKED_LOSS not in job(changes).strategy.features
 
 
 def test_short_and_packed_samples_and_tasks_are_said() -> None:

@@ -97,7 +97,10 @@ EXAMPLES: list[tuple[str, str, int, dict[str, dict[str, Any]], Any]] = [
     ("qwen3_moe/pretrain_235b_A3 of a known name",
      "--model.model_name_or_path ./w/Qwen3-235B-A22B/ --parallel.fsdp_size 256 --parallel.ep_size 2 --parallel.ep_fsdp_size 128 "
      "--training.per_device_train_batch_size 4 --optimization.chunk_loss_size 1024", 16, {"model": {"model_id": "qwen3_moe"}},
-     "'optimization.chunk_loss_size': it changes the memory"),
+     (256, 2, 1024, 4096, Recompute.FULL)),
+    ("qwen3_moe/pretrain_235b_A3 in larger chunks",
+     "--model.model_name_or_path ./w/Qwen3-235B-A22B/ --parallel.fsdp_size 256 --optimization.chunk_loss_size 2048", 16,
+     {"model": {"model_id": "qwen3_moe"}}, "'optimization.chunk_loss_size': it changes the memory"),
     *((f"{name}/pretrain", "--model.model_name_or_path /d/x/ --parallel.fsdp_size 16", 1, {"model": {"model_id": kind}}, why)
       for name, kind, why in (
           ("deepseek4", "deepseek_v4", "its sparse attention"), ("glm52", "glm52", "its sparse attention"),
