@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from documents.errors import show
 from documents.sentences import Sentence
 
+MAX_ADAPTER_RANK = 4096
 MAX_DEVICES = 1_000_000
 MAX_DEGREE = 65_536  # maximum degree: with 1,000,000 stages, rejecting a strategy takes seconds
 MAX_GLOBAL_BATCH = 10_000_000

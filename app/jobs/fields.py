@@ -22,6 +22,7 @@ from cost_models.shapes.training_task import ADAPTED_MODULES, BasePrecision, Ref
 from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LAYER_SYMBOLS, LayerKind
 from documents.bounds import (
+    MAX_ADAPTER_RANK,
     MAX_COUNT,
     MAX_DEGREE,
     MAX_DEVICES,
@@ -63,7 +64,6 @@ SAMPLERS = (EXHAUSTIVE, *OPTUNA_SAMPLERS)
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
-MAX_ADAPTER_RANK = 4096
 MAX_NS_STEPS = 100
 TASK_NAMES = {"sft_full": Task.SFT}  # other names of tasks
 TASKS = (*Task, *TASK_NAMES)

@@ -110,14 +110,26 @@ class ClusterSection(RecordSection):
     hardware_basis: Any = None
 
 
+class AdapterSection(RecordSection):
+    """``training.adapter``, of a run that trained adapters; without modules it was the four of Megatron-Bridge."""
+
+    rank: Annotated[int, Field(ge=1, le=bounds.MAX_ADAPTER_RANK)]
+    alpha: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    target_modules: Texts = ()
+
+
 class TrainingSection(RecordSection):
-    """``training``."""
+    """``training``; ``adapter``, ``base_precision`` and ``reference`` as in jobs."""
 
     seq_length: bounds.SeqLength
     global_batch_size: bounds.GlobalBatch
     precision: bounds.Text = ""
     precision_detail: bounds.Text | None = None
     router_balance: bounds.Text = ""
+    task: bounds.Text = ""
+    adapter: AdapterSection | None = None
+    base_precision: bounds.Text | None = None
+    reference: bounds.Text | None = None
 
 
 class SoftwareSection(RecordSection):

@@ -36,6 +36,7 @@ from calibration.records.sections import (
 )
 from calibration.records.software import record_software, release_year, software_stack, with_launches
 from calibration.records.strategy import record_degrees, record_strategy
+from calibration.records.task import record_task
 from calibration.records.unread_keys import unread_sentences
 from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.precision import EIGHT_BITS
@@ -293,7 +294,11 @@ def _priced(
         )
     found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
     by_force = software.balances_by_force
-    training = replace(training, expert_spread=_expert_spread(training_section, training_notes, model, by_force=by_force))
+    training = replace(
+        training,
+        expert_spread=_expert_spread(training_section, training_notes, model, by_force=by_force),
+        task=record_task(training_section, model, training_notes),
+    )
     launched = with_launches(software.software, flags, model, cluster, software_notes)
     workload = Workload(model=model, training=training, cluster=cluster, software=launched)
     named = read_features(section.features)

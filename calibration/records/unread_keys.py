@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from calibration.records.sections import (
+    AdapterSection,
     ClusterSection,
     MeasuredSection,
     MlaSection,
@@ -26,6 +27,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "model.moe": MoeSection,
     "cluster": ClusterSection,
     "training": TrainingSection,
+    "training.adapter": AdapterSection,
     "strategy": StrategySection,
     "strategy.recompute": RecomputeSection,
     "software": SoftwareSection,
@@ -36,11 +38,15 @@ _DESCRIBES = {
     "": {"id", "tier", "is_latest_for_config", "config_complete", "ranking_group", "suspect", "source", "notes"},
     "model": {"name", "family"},
     "cluster": {"published_server", "network"},
-    "training": {"task"},
     "strategy.recompute": {"detail"},
     "measured": {"basis", "step_time_cv"},
 }
-_LISTS = (("strategy", "features"), ("strategy.recompute", "modules"), ("software", "raw_flags"))
+_LISTS = (
+    ("strategy", "features"),
+    ("strategy.recompute", "modules"),
+    ("software", "raw_flags"),
+    ("training.adapter", "target_modules"),
+)
 _MOST = 20  # sentences of one record
 
 
