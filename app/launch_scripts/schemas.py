@@ -78,7 +78,9 @@ class TuneDocument(Answer):
     priced_with: PricedWith
     target: str = Field(description="framework and release that the script was read with")
     strategy: StrategyDocument
-    estimate: EstimateNumbers | None = Field(description="of the script's own plan; null where it cannot run")
+    estimate: EstimateNumbers | None = Field(
+        description="of the script's own plan, by physics alone if the target refuses it (`violations`); null where physics does"
+    )
     violations: list[Said] = Field(description="rules of legality that the script's own plan breaks")
     best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")

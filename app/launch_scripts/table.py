@@ -67,7 +67,7 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
         yield Sentence("Or"), Sentence("{}: {}; no measurable gain: --show evidence", best.strategy.name, _numbers(best.estimate))
     else:
         yield Sentence("Yours"), _own_text(document)
-    yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
+    yield from labelled("", [_refusal(document, sentence) for sentence in document.violations[:1]])
     if best is not None and document.diff:
         yield Sentence("Change"), changes_text(document.changes)
     if best is not None:
@@ -82,6 +82,13 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     elif document.diff:
         shown = Sentence("--output FILE writes the change; {}", shown)
     yield Sentence("Next"), shown
+
+
+def _refusal(document: TuneDocument, sentence: str) -> str:
+    """Why the script's own plan does not run: by physics it has no price, by its framework's rules it has one all the same."""
+    if document.estimate is None:
+        return Sentence("Your plan cannot run: {}", sentence)
+    return Sentence("{} would refuse your plan, so that its price is by physics alone: {}", document.target, sentence)
 
 
 def _own_text(document: TuneDocument) -> str:

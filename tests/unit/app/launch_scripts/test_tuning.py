@@ -193,6 +193,13 @@ def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(
     assert document["violations"]
     assert (document["best"], document["diff"]) == (None, "")
     assert document["nearest"]
+    assert main(["tune", str(path), "--hardware", HARDWARE, "--time-limit", "5"]) == 4
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"{document['target']} would refuse your plan, so that its price is by physics alone: {document['violations'][0]}"
+        in printed
+    )
+    assert "cannot run" not in printed
 
 
 def test_an_estimate_takes_what_a_script_does_not_say(capsys: pytest.CaptureFixture[str], script: Path) -> None:
