@@ -69,16 +69,20 @@ def modules_of(model: ModelShape) -> tuple[str, ...]:
     return tuple(name for name, target in MEGATRON_MODULES.items() if target not in without)
 
 
+def _asked(model: ModelShape) -> str:
+    """How to ask for the adapters that the classes make: no flag names modules."""
+    return Sentence("in a job file give training.adapter.target_modules: [{}]", joined(", ", modules_of(model)))
+
+
 def _unmade(model: ModelShape, adapters: Adapters) -> str | None:
     """Why the classes make no such adapters; ``None`` if they do."""
-    made = all_of(modules_of(model))
     foreign = [name for name in adapters.modules if name not in MEGATRON_MODULES]
     if foreign:
         return Sentence("its layers are {}; {} are not among them", all_of(list(MEGATRON_MODULES)), joined(", ", foreign))
     if model.moe is not None and (adapters.on(Target.FC1) or adapters.on(Target.FC2)):
-        return Sentence("routed experts are no linear layers there and get no adapter; give {} alone", made)
+        return Sentence("routed experts are no linear layers there and get no adapter; {}", _asked(model))
     if model.mla is not None and adapters.on(Target.QKV):
-        return Sentence("an adapter would divide linear_qkv of latent attention, which is whole; give {} alone", made)
+        return Sentence("an adapter would divide linear_qkv of latent attention, which is whole; {}", _asked(model))
     return None
 
 

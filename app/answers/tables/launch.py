@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from app.answers.schemas import Plan, SearchDocument
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from documents.quantities import seconds
 from documents.sentences import Sentence, joined
 
@@ -30,6 +31,9 @@ def launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchD
         s = plan.strategy
         if s.tp * s.pp * s.cp > 1:
             return Sentence("no file is written for {}; --tp 1 --pp 1 --cp 1 plans for LLaMA-Factory and ms-swift", task)
+        if lacking := [name for name in s.features if Feature[name.upper()] not in DEFAULT_FEATURES]:
+            names = joined(",", lacking)
+            return Sentence("no file is written for {}; --forbid {} plans for LLaMA-Factory and ms-swift", task, names)
         return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
     if not plan.launchable_on:
         if document.no_target_fits:
