@@ -209,7 +209,7 @@ def test_the_remedy_for_adapters_that_are_not_made_is_not_refused_again(kind: st
     said = _refused(base, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"))
     assert bool(said) is (model.moe is not None or model.mla is not None)
     for sentence in said:
-        remedy = tuple(re.findall(r"linear_\w+", sentence.partition("; give ")[2]))
+        remedy = tuple(re.findall(r"linear_\w+", sentence.partition("target_modules: ")[2]))
         assert remedy
         assert _refused(base, remedy) == []
 
