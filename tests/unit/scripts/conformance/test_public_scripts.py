@@ -18,7 +18,7 @@ START = f"torchrun --nproc_per_node 8 pretrain_gpt.py {MODEL}"
 FILES = {
     "a.sh": f"{START} --vocab-size 1024",
     "b/c.slurm": f"srun python pretrain_gpt.py {MODEL}",
-    "d.sh": f"{START} --vocab-size 1024 --optimizer-cpu-offload",
+    "d.sh": f"{START} --vocab-size 1024 --torch-fsdp2-no-reshard-after-forward",
     "e.sh": START.replace("pretrain_gpt", "pretrain_bert"),
     "f.sh": "echo done",
     "g.txt": "no script",
