@@ -122,11 +122,15 @@ def untold_task(name: str, tasks: Sequence[Task], workload: Workload) -> tuple[s
     return (Sentence("Not the same task: {} is written for {}, not {}.", name, joined(", ", tasks), task),)
 
 
-def untold_optimizer(name: str, optimizers: Sequence[str], workload: Workload) -> tuple[str, ...]:
-    """A sentence where a framework's program has another optimizer than the job, and would train other weights."""
+def untold_optimizer(name: str, optimizers: Sequence[str], workload: Workload, *, types: bool = False) -> tuple[str, ...]:
+    """A sentence where a framework's program has another optimizer than the job, and would train other weights.
+
+    ``types``: it has one whose states have types of their own.
+    """
     optimizer = workload.training.optimizer.name
     if optimizer in optimizers:
-        return ()
+        typed = workload.training.optimizer.state_types is not None and not types
+        return (Sentence("{} has no optimizer whose states have types of their own.", name),) if typed else ()
     known = joined(", ", optimizers)
     return (Sentence("Not the same optimizer: {} trains with {}, not with {}.", name, known, optimizer),)
 

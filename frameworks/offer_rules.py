@@ -97,8 +97,12 @@ def optimizer_rule(name: str, source: str, framework: str, *offered: str) -> Rul
         name,
         source,
         Sentence("optimizer is {}", either(offered)),
-        lambda w, b: every_row(b, w.training.optimizer.name not in offered),
-        lambda w, s: Sentence("{} is known with {}, not with {}", framework, either(offered), w.training.optimizer.name),
+        lambda w, b: every_row(b, w.training.optimizer.name not in offered or w.training.optimizer.state_types is not None),
+        lambda w, s: (
+            Sentence("{} has no optimizer whose states have types of their own", framework)
+            if w.training.optimizer.name in offered
+            else Sentence("{} is known with {}, not with {}", framework, either(offered), w.training.optimizer.name)
+        ),
         job_only=True,
     )
 

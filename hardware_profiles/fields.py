@@ -12,7 +12,7 @@ from documents.bounds import MAX_DEVICES, MAX_TEXT
 from documents.checking import OneOf, Section
 from documents.errors import did_you_mean, show
 from documents.sentences import Sentence, joined
-from hardware_profiles.schema import Basis, Status, Wiring
+from hardware_profiles.schema import LEAST_CAPABILITY, MOST_CAPABILITY, Basis, Status, Wiring
 from hardware_profiles.units import UNITS, Dimension, names, to_si
 
 PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "fp32", "tf32")
@@ -114,12 +114,15 @@ def _measured(value: float, unit: str) -> str:
 
 def _capability(stated: Stated) -> Stated:
     """Rejects what is no compute capability: sm_90 is 9.0."""
-    if stated.unit != Dimension.COUNT or not 1 <= stated.value <= 20 or round(stated.value, 1) != stated.value:
+    bounded = LEAST_CAPABILITY <= stated.value <= MOST_CAPABILITY
+    if stated.unit != Dimension.COUNT or not bounded or round(stated.value, 1) != stated.value:
         raise ValueError(
             Sentence(
-                "{:g} {} is not allowed; give 1 to 20 with at most one decimal and unit 1, such as 9.0 for sm_90, not 90.",
+                "{:g} {} is not allowed; give {} to {} with at most one decimal and unit 1, such as 9.0 for sm_90, not 90.",
                 stated.value,
                 stated.unit,
+                LEAST_CAPABILITY,
+                MOST_CAPABILITY,
             )
         )
     return stated

@@ -10,7 +10,7 @@ from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.sweep import SweepSection
-from cost_models.shapes.optimizers import OPTIMIZERS, TpMode
+from cost_models.shapes.optimizers import OPTIMIZERS, STATE_BYTES, TpMode
 from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.residual import RESIDUALS
@@ -203,9 +203,10 @@ class TrainingSection(Section):
         description="of muon: a matrix that tp divides is orthogonalised part by part (blockwise, the default), whole on every "
         "rank (duplicated), or by all ranks together (distributed)",
     )
-    muon_num_ns_steps: int | None = Field(
-        default=None, ge=1, le=MAX_NS_STEPS, description="of muon: Newton-Schulz steps; default 5"
-    )
+    muon_num_ns_steps: int | None = Field(default=None, ge=1, le=MAX_NS_STEPS, description="of muon: Newton-Schulz steps (5)")
+    main_params_dtype: Annotated[str, OneOf("fp32", "fp16")] | None = Field(default=None, description="of adam: master weights")
+    exp_avg_dtype: Annotated[str, OneOf(*STATE_BYTES)] | None = Field(default=None, description="of adam: first moment")
+    exp_avg_sq_dtype: Annotated[str, OneOf(*STATE_BYTES)] | None = Field(default=None, description="of adam: second moment")
 
 
 class ExpertCountsFile(Section):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from app.jobs.fields import TrainingSection
-from cost_models.shapes.optimizers import ADAM, NS_STEPS, OPTIMIZERS, Optimizer, TpMode
+from cost_models.shapes.optimizers import ADAM, NS_STEPS, OPTIMIZERS, Optimizer, StateTypes, TpMode
 from cost_models.shapes.training_task import TrainingTask
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 from documents.sentences import Sentence, joined
 
 MUON_FIELDS = ("muon_tp_mode", "muon_num_ns_steps")
+TYPE_FIELDS = ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
 
 
 def job_optimizer(section: TrainingSection, task: TrainingTask, model: ModelShape) -> Optimizer:
@@ -20,6 +21,7 @@ def job_optimizer(section: TrainingSection, task: TrainingTask, model: ModelShap
         section.optimizer or ADAM.name,
         TpMode(section.muon_tp_mode or TpMode.BLOCKWISE),
         section.muon_num_ns_steps or NS_STEPS,
+        _state_types(section, task),
     )
     if not found.rules.orthogonalises:
         given = [name for name in MUON_FIELDS if getattr(section, name) is not None]
@@ -40,10 +42,30 @@ def job_optimizer(section: TrainingSection, task: TrainingTask, model: ModelShap
     return found
 
 
+def _state_types(section: TrainingSection, task: TrainingTask) -> StateTypes | None:
+    given = [name for name in TYPE_FIELDS if getattr(section, name) is not None]
+    if not given:
+        return None
+    name = section.optimizer or ADAM.name
+    if name != ADAM.name:
+        raise InputError(Sentence("training.{}: {} has no such types; they belong to {}.", given[0], name, ADAM.name))
+    if task.is_frozen:
+        raise InputError(Sentence("training.{}: types of the states of adapters are not priced; leave it out.", given[0]))
+    types = StateTypes(*(getattr(section, field) or "fp32" for field in TYPE_FIELDS))
+    if types == StateTypes("fp32", "bf16", "bf16"):
+        raise InputError(
+            Sentence("training.{}: both moments in bf16 are strategy.switches.bf16_moments; ask for that.", given[0])
+        )
+    return types
+
+
 def optimizer_fields(optimizer: Optimizer) -> dict[str, Any]:
     """The fields of ``TrainingSection`` that say the optimizer; none of them for the default."""
     if optimizer == ADAM:
         return {}
+    if optimizer.state_types is not None:
+        types = optimizer.state_types
+        return dict(zip(TYPE_FIELDS, (types.main_params, types.exp_avg, types.exp_avg_sq), strict=True))
     if not optimizer.rules.orthogonalises:
         return {"optimizer": optimizer.name}
     return {

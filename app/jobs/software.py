@@ -166,7 +166,7 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
                 "In fp32 {} has no fused attention, and is priced without: all scores are written to memory, and kept for the "
                 "backward unless core_attn is recomputed.{}",
                 software.stack,
-                Sentence(" Linear layers multiply in TF32, the head in FP32.") if workload.multiplies_in_tf32 else "",
+                Sentence(" Linear layers multiply in TF32, the head in FP32.") if workload.linear_precision == "tf32" else "",
             )
         )
     for framework in releases_of(software.stack)[:1]:

@@ -36,6 +36,7 @@ from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.release import Release, accepts
 from frameworks.rule import layout_of
 from frameworks.target import ANY
+from frameworks.unread import unread
 from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
 
@@ -78,7 +79,7 @@ class ReadScript:
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
     """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first.
 
-    Of releases that know as many, a file of ours is for the one that it names.
+    Of releases that know as many, a file of ours is for the one that it names, and another for the one that understands most.
     """
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
@@ -103,10 +104,11 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
         raise InputError(Sentence("{}: {} is a program of {}, which does not run on the hardware.", given.name, entry, names))
     named = WRITTEN_FOR.search(text)
 
-    def distance(pair: tuple[Launch, Framework]) -> tuple[int, bool, int]:
+    def distance(pair: tuple[Launch, Framework]) -> tuple[int, bool, int, int]:
         (launch, framework), label = pair, named and named[1]
-        strange, accepted_count = _strangeness(launch.said(), framework.release)
-        return strange, framework.target.label != label, -accepted_count
+        said, release = launch.said(), framework.release
+        strange, accepted_count = _strangeness(said, release)
+        return strange, framework.target.label != label, len(unread(release, said)), -accepted_count
 
     return min(read, key=distance)
 

@@ -17,6 +17,7 @@ from documents.checking import LenientSection, OneOf, check
 from documents.errors import InputError, did_you_mean, show
 from documents.reading import Limits, read_document
 from documents.sentences import Sentence, joined
+from hardware_profiles.schema import LEAST_CAPABILITY, MOST_CAPABILITY
 
 FORMAT = "meshplan-measurements/1"
 MAX_RESULTS = 10_000
@@ -113,7 +114,9 @@ class _DeviceSection(LenientSection):
     name: Line = Field(description="as its driver calls it")
     kind: Annotated[str, OneOf("cuda", "npu", "cpu")]
     num_ranks: Annotated[int, Field(ge=1, le=MAX_RANKS)]
-    compute_capability: Annotated[float, Field(ge=1, le=20)] | None = Field(default=None, description="of a GPU, as PyTorch says")
+    compute_capability: Annotated[float, Field(ge=LEAST_CAPABILITY, le=MOST_CAPABILITY)] | None = Field(
+        default=None, description="of a GPU, as PyTorch says"
+    )
 
 
 class _MethodSection(LenientSection):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, moment_bytes
+from cost_models.memory.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES, moment_bytes
 from cost_models.memory.whole_tensors import matrix_fraction
 from cost_models.shapes.adapters import adapter_parameters
 from cost_models.shapes.layer_keys import data_parallel_sizes
@@ -36,7 +36,9 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     batch = StrategyBatch.of([strategy])
     rules = workload.training.optimizer.rules
     fewer = 1.0 - rules.matrix_moments / rules.moments
-    moments = float(moment_bytes(workload, batch)[0]) * (1.0 - fewer * matrix_fraction(workload))
+    # States in other types are saved in FP32 [transformer-engine, fused_adam.py].
+    in_types = workload.training.optimizer.state_types is not None
+    moments = (MOMENT_BYTES if in_types else float(moment_bytes(workload, batch)[0])) * (1.0 - fewer * matrix_fraction(workload))
     bytes_each = (0.0 if workload.keeps_fp32_weights else WEIGHT_BYTES) + MASTER_BYTES + moments
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
     held, task = group.sharded.trained, workload.training.task

@@ -10,11 +10,12 @@ from cost_models.layer.linear_attention import linear_attention_kept_bytes, recu
 from cost_models.layer.linear_inputs import linear_input_bytes, projection_copy_bytes
 from cost_models.layer.sparse_attention import attends_to_latents, indexer_bytes_per_token, latent_bytes_per_token
 from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_bytes
+from cost_models.shapes.effective_switches import rotates
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Target
-from cost_models.shapes.workload import MlaShape, ModelShape, Workload
+from cost_models.shapes.workload import MlaShape, Workload
 
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ANGLE_BYTES = 4  # sine and cosine of a position and channel of latent attention [megatron-0.12, yarn_rotary_pos_embedding.py]
@@ -132,11 +133,6 @@ def fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
         return mla.qk_head_dim, mla.v_head_dim
     padded = -(-max(mla.qk_head_dim, mla.v_head_dim) // multiple) * multiple
     return padded, padded
-
-
-def rotates(model: ModelShape) -> bool:
-    """Whether queries and keys have rotary positions."""
-    return not (model.learned_positions or model.alibi or model.no_positions)
 
 
 def _one_head_of_keys(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:

@@ -91,13 +91,12 @@ class Device:
         precision = workload.training.precision
         half = "fp16" if precision == "fp16" or "bf16" not in profile.matmul_flops_per_s else "bf16"
         unquantised = "fp32" if precision == "fp32" else half
-        linear = "tf32" if workload.multiplies_in_tf32 else precision
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length, narrow_head_exponent = _slowest_attention(workload, constants)
         if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
-            linear_flops_per_s=achievable_flops_per_s(profile, linear) * matmul_fraction,
+            linear_flops_per_s=achievable_flops_per_s(profile, workload.linear_precision) * matmul_fraction,
             unquantised_flops_per_s=achievable_flops_per_s(profile, unquantised) * matmul_fraction,
             half_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
             attention_flops_per_s=matmul_peak_flops_per_s(profile, unquantised) * attention_fraction,

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_kernels
-from cost_models.layer.attention_bytes import rotates
 from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.expert_rows import padded
 from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.modules import has_one_expert_kernel
+from cost_models.shapes.effective_switches import rotates
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule

@@ -12,7 +12,7 @@ from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
-from cost_models.shapes.optimizers import ADAM
+from cost_models.shapes.optimizers import ADAM, STATE_BYTES
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, PLAIN_MATRICES, layer_rank_parameters, projected_steps
 from cost_models.shapes.precision import FOUR_BIT_BYTES, FOUR_BITS, Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
@@ -38,6 +38,7 @@ class StageParameters:
     largest_tensor: Floats  # the largest one; its gradient is computed as a whole
     largest_shard: Floats  # the largest part of one tensor in a rank's optimizer
     largest_layer: Floats  # the whole largest layer or embedding table, which ZeRO-3 gathers
+    largest_matrix: Floats  # the largest weight of a linear layer, gate and up projection apart
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ModelStates:
     swapped: Floats  # states that live in host memory and visit the device
     on_host: Floats  # states that live in host memory and are updated there
     uneven: Floats  # bytes beyond an even division, where tensors stay whole
-    working: Floats  # bytes to orthogonalise a matrix, only while the optimizer runs
+    working: Floats  # bytes to orthogonalise a matrix, or of copies in FP32, only while the optimizer runs
 
     @property
     def total(self) -> Floats:
@@ -74,8 +75,36 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
 
 def moment_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """Bytes of the optimizer's moments for one parameter, ``[n]``: of Adam two; of an orthogonalised matrix there are fewer."""
+    types = workload.training.optimizer.state_types
+    if types is not None:
+        return np.full(len(batch), types.moment_bytes)
     share = workload.training.optimizer.rules.moments / ADAM.rules.moments
     return share * np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
+
+
+def adam_keeps_master(workload: Workload) -> bool:
+    """Whether an Adam that takes types of states holds the master weights and reads gradients as they are accumulated.
+
+    In 8 bits without delayed scales Megatron holds them in FP32, unless they are FP16 [megatron-0.19, optimizer_config.py].
+    """
+    types, training = workload.training.optimizer.state_types, workload.training
+    if types is None:
+        return False
+    return types.main_params != "fp32" or training.fp8_recipe in (None, "delayed")
+
+
+def master_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Bytes of the master copy of one parameter, ``[n]``; 0 where weights are in FP32.
+
+    An Adam that takes types keeps BF16 weights' last 16 bits alone [transformer-engine, fused_adam.py].
+    """
+    types = workload.training.optimizer.state_types
+    if workload.keeps_fp32_weights:
+        return np.zeros(len(batch))
+    if types is not None and adam_keeps_master(workload):
+        remainder = types.main_params == "fp32" and workload.training.precision != "fp16"
+        return np.full(len(batch), MASTER_BYTES / 2 if remainder else STATE_BYTES[types.main_params])
+    return np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES)
 
 
 def apart_from_embedding(num_stages: IntColumn, schedule: IntColumn, mtp_before_head: IntColumn) -> NDArray[np.bool_]:
@@ -137,7 +166,7 @@ def stage_parameters(
     model = workload.model
     last_kind = model.kinds_of_layers()[-1]
     h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
-    dense, experts, layer, expert = none, none, none, none
+    dense, experts, layer, expert, matrix = none, none, none, none, none
     tensor = none
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
@@ -145,6 +174,7 @@ def stage_parameters(
         dense = dense + number * its_dense
         present = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0) > 0
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
+        matrix = np.where(present, np.maximum(matrix, _largest_matrix(model.of_kind(kind), kind, batch)), matrix)
         tensor = np.where(present, np.maximum(tensor, _largest_dense(model.of_kind(kind), kind) / batch.tp), tensor)
         if kind.moe:
             experts = experts + number * its_experts
@@ -167,7 +197,24 @@ def stage_parameters(
         largest_tensor=np.maximum(np.maximum(tensor, table), expert),
         largest_shard=np.maximum(of_dense, of_experts),
         largest_layer=np.maximum(layer, table),
+        largest_matrix=matrix,
     )
+
+
+def _largest_matrix(view: ModelShape, kind: LayerKind, batch: StrategyBatch) -> Floats:
+    """Elements of the largest weight of one layer's linear layers on a rank, gate and up projection apart. ``[n]``"""
+    moe = view.moe if kind.moe and kind.has_mlp else None
+    widths = [0]
+    if kind.has_mlp:
+        widths.append(moe.shared_expert_ffn_hidden_size if moe else view.ffn_hidden_size)
+    if kind.has_mixer:
+        linear, mla = view.linear_attention(local=kind.local), view.mla
+        of_heads = view.num_attention_heads * (view.kv_channels if mla is None else mla.v_head_dim)
+        widths.append(of_heads if linear is None else linear.value_width)
+    largest: Floats = view.hidden_size * np.maximum(
+        max(widths) / batch.tp, moe.expert_ffn_hidden_size / batch.etp if moe else 0.0
+    )
+    return largest
 
 
 def _largest_dense(view: ModelShape, kind: LayerKind) -> float:
@@ -212,7 +259,7 @@ def trained_parameters(
         dense, experts = dense + held * of_dense, experts + held * of_experts
         tensor = np.where(held > 0, np.maximum(tensor, largest), tensor)
         layer = np.where(held > 0, np.maximum(layer, of_dense + of_experts), layer)
-    return StageParameters(dense, experts, tensor, tensor, layer)
+    return StageParameters(dense, experts, tensor, tensor, layer, tensor)
 
 
 def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_mtp: Floats) -> tuple[Floats, Floats]:
@@ -286,8 +333,10 @@ def model_states(
     copies in 4 bits beside them. In FP8 without the distributed optimizer, weights are
     also kept in 16 bits; tables and norms count as if they were cast, unless the recipe is stated. With it the layers' weights
     are twice 8 bits [megatron-0.12, distrib_optimizer.py], with the scales of a stated recipe. reuse-fp32-param keeps the master
-    as the weights and a 16-bit remainder. swap-optimizer keeps all states on the host, and so does optimizer-cpu-offload, with a
-    copy of the gradients in FP32 [megatron-0.19, hybrid_optimizer.py]. Moments in BF16 are half as large
+    as the weights and a 16-bit remainder. States may have types of their own (``StateTypes``): such an Adam reads gradients of 16
+    bits without a copy, and copies states in fewer bits to FP32 while it runs [transformer-engine, fused_adam.py]. swap-optimizer
+    keeps all states on the host, and so does optimizer-cpu-offload, with a copy of the gradients in FP32 [megatron-0.19,
+    hybrid_optimizer.py]. Moments in BF16 are half as large
     [megatron-0.19, arguments.py; deepseek-v3,
     section 3.3.3].
 
@@ -318,7 +367,7 @@ def model_states(
     weight_bytes = np.where(casts & ((batch.zero_stage == 0) | (not workload.gathers_eight_bits)), CAST_WEIGHT_BYTES, 0.0) + (
         2 * WEIGHT_BYTES + four_bits if fp32 else WEIGHT_BYTES + four_bits
     )
-    master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
+    of_master = master_bytes(workload, batch)
     visits, stays = batch.has(Feature.SWAP_OPTIMIZER), batch.has(Feature.OPTIMIZER_CPU_OFFLOAD)
     on_device = np.where(visits | stays, 0.0, 1.0)
     stage = batch.zero_stage
@@ -343,21 +392,28 @@ def model_states(
         weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)
 
     scattered = scatters_each_micro_batch(workload, batch)
+    copies = workload.software_traits.eager and not adam_keeps_master(workload)
     rules = workload.training.optimizer.rules
     of_experts = trained.experts * (rules.matrix_moments / rules.moments)
-    master, moments = shared(master_bytes, 1), divided(trained.dense, of_experts, 1) * moment_bytes(workload, batch)
+    master, moments = shared(of_master, 1), divided(trained.dense, of_experts, 1) * moment_bytes(workload, batch)
     states = ModelStates(
         weights=weights,
         gradients=np.where(scattered, shared(g, 1), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
-        gradient_copies=np.where((g < GRADIENT_BYTES) & ~stays & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
+        gradient_copies=np.where((g < GRADIENT_BYTES) & ~stays & copies, shared(GRADIENT_BYTES, 1), 0.0),
         swapped=np.where(visits, master + moments, 0.0),
         on_host=np.where(stays, master + moments, 0.0),
         uneven=np.zeros_like(master),
-        working=np.zeros_like(master),
+        working=_copied_bytes(workload, divided(trained.dense, 0.0, 1), divided(0.0, trained.experts, 1)),
     )
-    return states if whole is None else _of_whole_tensors(workload, states, master_bytes, whole, rank)
+    return states if whole is None else _of_whole_tensors(workload, states, of_master, whole, rank)
+
+
+def _copied_bytes(workload: Workload, dense: Floats, experts: Floats) -> Floats:
+    """Bytes of FP32 copies of states in fewer bits, of the larger of two optimizers: experts have their own. ``[stage, n]``"""
+    types = workload.training.optimizer.state_types
+    return np.maximum(dense, experts) * (0.0 if types is None else GRADIENT_BYTES * len(types.copied))
 
 
 def _of_whole_tensors(

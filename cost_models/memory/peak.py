@@ -266,7 +266,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     new = np.where(keeps, trained.largest_layer, trained.largest_tensor)
     held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * new
     if workload.training.task.dequantises:
-        held = held + WEIGHT_BYTES * largest_matrix(workload, batch)
+        held = held + WEIGHT_BYTES * parameters.largest_matrix
     return gathered * parameters.largest_layer + held + whole_weights_bytes(workload, batch, parameters)
 
 
@@ -279,19 +279,6 @@ def whole_weights_bytes(workload: Workload, batch: StrategyBatch, parameters: St
     gathered = ((batch.zero_stage == 2) & workload.software_traits.fp32_shards) | keeps_whole_stages(workload, batch)
     each = np.where(gathered, element_factor(workload) * WEIGHT_BYTES * held_chunks_fraction(workload, batch), 0.0)
     return each * (parameters.dense + parameters.experts)
-
-
-def largest_matrix(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Elements of the largest weight of a linear layer on a rank, gate and up projection apart. ``[n]``"""
-    model = workload.model
-    widths = [model.ffn_hidden_size] if model.has_dense_mlp else [0]
-    if model.moe is not None:
-        widths.append(model.moe.shared_expert_ffn_hidden_size)
-    mla, heads = model.mla, model.num_attention_heads
-    widths.append(heads * (model.kv_channels if mla is None else mla.v_head_dim))
-    expert = 0.0 if model.moe is None else model.moe.expert_ffn_hidden_size / batch.etp
-    largest: Floats = model.hidden_size * np.maximum(max(widths) / batch.tp, expert)
-    return largest
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:

@@ -36,12 +36,17 @@ def has_replicas(model: ModelShape, rows: Rows) -> Any:
     return (replicas > 1) | (experts & (rows.tp * replicas // (rows.ep * rows.etp) > 1))
 
 
+def rotates(model: ModelShape) -> bool:
+    """Whether queries and keys have rotary positions."""
+    return not (model.learned_positions or model.alibi or model.no_positions)
+
+
 _OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
     Scope.EXPERTS: lambda model: model.moe is not None,
     Scope.CAPACITY: lambda model: model.moe is not None and model.moe.capacity_factor is not None,
     Scope.GATED_MLP: lambda model: model.gated_linear_unit,
     Scope.SHARED_EXPERTS: lambda model: model.moe is not None and model.moe.shared_expert_ffn_hidden_size > 0,
-    Scope.ROTARY: lambda model: not (model.learned_positions or model.no_positions),
+    Scope.ROTARY: rotates,
     Scope.INDEXED: lambda model: model.sparse_attention is not None,
 }
 MISSING = {

@@ -16,7 +16,7 @@ STATE_SPACE_FLOPS = 7  # a token and element of the state [megatron-0.19, traini
 BACKWARD_OVER_FORWARD = 2.0  # each matmul has a gradient of its input and one of its weight [narayanan2021, eq. 3]
 MFU_CONVENTION = Sentence(
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
-    "over dense matmul peak of the training precision"
+    "over dense matmul peak of the training precision, or of TF32 where linear layers multiply in it"
 )
 
 

@@ -472,13 +472,12 @@ class Workload:
         return self.training.optimizer.rules.is_sharded and not divides_frozen
 
     @property
-    def multiplies_in_tf32(self) -> bool:
-        """Whether linear layers round FP32 operands to TF32: Transformer Engine's do [transformer-engine, cublaslt_gemm.cu:445].
-
-        PyTorch's own matmuls, such as that of the head, stay in FP32; neither Megatron-LM nor torchtitan allows TF32.
-        """
+    def linear_precision(self) -> str:
+        """What linear layers multiply in; Transformer Engine's round FP32 to TF32 [transformer-engine, cublaslt_gemm.cu:445]."""
+        # PyTorch's own matmuls, such as that of the head, stay in FP32; neither Megatron-LM nor torchtitan allows TF32.
         made_for = self.device_traits.library is Library.CUDA and self.software_traits.uses_transformer_engine
-        return made_for and self.training.precision == "fp32" and "tf32" in self.cluster.profile.matmul_flops_per_s
+        rounds = made_for and self.training.precision == "fp32" and "tf32" in self.cluster.profile.matmul_flops_per_s
+        return "tf32" if rounds else self.training.precision
 
     @property
     def fuses_no_attention(self) -> bool:

@@ -11,7 +11,9 @@ from cost_models.memory.model_states import (
     MASTER_BYTES,
     WEIGHT_BYTES,
     StageParameters,
+    adam_keeps_master,
     gradient_bytes,
+    master_bytes,
     moment_bytes,
     scatters_each_micro_batch,
     table_copies,
@@ -281,12 +283,25 @@ def optimizer_s(
         optimizer, rest_s = workload.training.optimizer, state_s(bytes_each, device)
         whole = whole_tensors.of_rank(lambda each: update_s(each, optimizer, device, network, bytes_each), float(rest_s))
         return whole + state_s(NORM_BYTES * held, device)
-    update = state_s((updated + 2.0 * moments) * shard + NORM_BYTES * held, device)
+    update = state_s((updated + _types_bytes(workload, batch) + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
     on_host = state_s(NORM_BYTES * held, device) + host_update_s(workload, shard)
     result: Floats = np.where(batch.has(Feature.OPTIMIZER_CPU_OFFLOAD), on_host, np.maximum(update, swap))
     return result
+
+
+def _types_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Bytes a parameter that types of states add to an update beside moments of their size, ``[n]``; below 0 where fewer move.
+
+    What is left of BF16 weights' master needs the weight, which is read too [transformer-engine, fused_adam.py].
+    """
+    types = workload.training.optimizer.state_types
+    if types is None:
+        return np.zeros(len(batch))
+    shorter = 2.0 * (MASTER_BYTES - master_bytes(workload, batch))
+    with_weight = adam_keeps_master(workload) and types.main_params == "fp32" and workload.training.precision != "fp16"
+    return FP32_BYTES * types.copy_passes + (ELEMENT_BYTES if with_weight else 0.0) - shorter
 
 
 def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:

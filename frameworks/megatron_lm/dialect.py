@@ -29,7 +29,8 @@ class Dialect:
     ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher; ``hybridep``: in
     NVLink domains that DeepEP does not span (empty: the release has no other). ``placements``: the
     possible placements of layers; if they are not ``even``, one argument has the layout. ``tasks``: what ``pretrain_gpt.py``
-    trains, and ``optimizers`` with what. ``fused_latent_rope``: latent attention has a fused rotary embedding.
+    trains, and ``optimizers`` with what; ``types_states``: Adam's states may have types. ``fused_latent_rope``: latent attention
+    has a fused rotary embedding.
     """
 
     release: Release
@@ -42,6 +43,7 @@ class Dialect:
     placements: Placements
     tasks: tuple[Task, ...] = (Task.PRETRAIN,)
     optimizers: tuple[str, ...] = tuple(OPTIMIZERS)
+    types_states: bool = False
     fused_latent_rope: bool = False
     by_name: Mapping[str, Rule] = field(init=False)
 
@@ -109,5 +111,6 @@ CORE_0_19 = Dialect(
     hybridep={"moe-flex-dispatcher-backend": "hybridep"},
     placements=rules_0_19.PLACEMENTS,
     tasks=rules_0_19.TASKS,
+    types_states=True,
     fused_latent_rope=True,
 )

@@ -52,7 +52,7 @@ def _untold(dialect: Dialect, workload: Workload) -> tuple[str, ...]:
     """A model with adapters is told by its Hugging Face files."""
     if workload.training.task.adapters is not None:
         return untold_task(dialect.name, dialect.tasks, workload)
-    optimizer = untold_optimizer(dialect.name, dialect.optimizers, workload)
+    optimizer = untold_optimizer(dialect.name, dialect.optimizers, workload, types=dialect.types_states)
     return untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks) + optimizer
 
 

@@ -20,7 +20,7 @@ from frameworks.megatron_lm import hybrid, offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
-from frameworks.megatron_lm.optimizer import read_optimizer
+from frameworks.megatron_lm.optimizer import read_optimizer, types_on_host
 from frameworks.megatron_lm.reader import Reading
 from frameworks.megatron_lm.table import SFT
 from frameworks.model_facts import ModelTable
@@ -119,6 +119,8 @@ class JobReading(Reading):
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments on which the price depends and that are not understood."""
         found = (*unread(self.release, self.written), *self.unread)
+        beside = Sentence("beside an optimizer on the host it has no price")
+        found = (*found, *(Unread(name, beside) for name in types_on_host(self.release, self.value)))
         if self.symbols:
             found = tuple(entry for entry in found if not self.is_of_single_blocks(entry.name))
         shares = REUSES_BUFFER in self.release.arguments and self.on(REUSES_BUFFER)
@@ -169,9 +171,12 @@ class JobReading(Reading):
 
     def precision(self) -> str:
         """The precision of matmuls."""
+        fewer = [name for name in ("fp8-format", "fp4-format") if name in self.release.arguments and self.value(name)]
+        if len(fewer) > 1:
+            raise ReadingError(Sentence("fp8-format and fp4-format exclude each other [megatron-0.19, arguments.py]"))
         if self.value("fp8-format"):
             return "hif8" if self.value("fp8-format") == "hif8" else "fp8"
-        if "fp4-format" in self.release.arguments and self.value("fp4-format"):
+        if fewer:
             return "nvfp4"
         return next((name for name in ("bf16", "fp16") if self.on(name)), "fp32")
 

@@ -412,6 +412,11 @@ MODEL_0_19 = SHARED_MODEL.with_facts(
         named=LOCAL,
         priced=True,
     ),
+    Fact(
+        "sparse_attention",
+        label=Sentence("the sparse attention that is priced (its own, dsa, keeps all scores or runs other kernels)"),
+        priced=True,
+    ),
     Fact("window", "window-size", priced=True),
     Fact("local_attention.full_attention_every", "window-attn-skip-freq", only=windowed, unsaid=(None, 0), priced=True),
     Fact("local_attention.full_attention_every", "linear-attention-freq", only=linear, priced=True),

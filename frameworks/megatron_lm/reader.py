@@ -15,6 +15,7 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import hybrid
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
+from frameworks.megatron_lm.optimizer import MAIN_GRADS, is_typed, read_types
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
 from frameworks.table import Table, features_read, key_of
@@ -246,6 +247,10 @@ class Reading:
     def features(self, zero_stage: int) -> Feature:
         """The switches that are on, with those that the framework sets by itself."""
         features = features_read(self.table, self.release, self.given, self.value)
+        if read_types(self.release, self.value) is not None:
+            features &= ~Feature.BF16_MOMENTS
+        if is_typed(self.release) and self.value(MAIN_GRADS) == "bf16":
+            features |= Feature.GRAD_REDUCE_IN_BF16  # the one buffer of gradients has this type [megatron-0.19, arguments.py]
         if zero_stage >= 2:  # fully sharded data parallelism overlaps by itself
             features |= DATA_PARALLEL_FEATURES if zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
         return features

@@ -34,7 +34,7 @@ from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.job_reader import GATHERS, REUSES_BUFFER
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
-from frameworks.megatron_lm.optimizer import optimizer_arguments
+from frameworks.megatron_lm.optimizer import optimizer_arguments, type_arguments
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
 from frameworks.megatron_lm.table import SFT, has_deepep
 from frameworks.model_facts import Arguments, as_words
@@ -72,6 +72,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),
         **table.arguments_of(~optimizer),
+        **type_arguments(workload),
         **where(tunes, SFT),
         # Attention is causal; the mask would be seq-length squared.
         **where(tunes or not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),

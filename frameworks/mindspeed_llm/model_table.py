@@ -84,6 +84,11 @@ FACTS = (
     Fact("linear_rotary_fraction", "partial-rotary-factor", unsaid=(None, 0.0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
     Fact(
+        "constants.attention_output_bias",
+        says={True: {"add-dense-bias": ()}, False: {}},
+        only=lambda flat: not flat.get("linear_bias"),
+    ),
+    Fact(
         "constants.rotary_interleaved",
         says={
             True: {"rotary-interleaved": (), "no-rope-fusion": ()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.traits import Library
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.rule import Rule, effective_features, every_row, has_effect, none_of, rules_in
@@ -17,6 +18,12 @@ def _names(features: Feature) -> str:
 
 def _orthogonalises(workload: Workload) -> bool:
     return workload.training.optimizer.rules.orthogonalises
+
+
+def _types_states(workload: Workload) -> bool:
+    """Whether the stack's Adam can have states of any type beside weights of 16 bits."""
+    on_gpus = workload.device_traits.library is not Library.CANN
+    return on_gpus and workload.software_traits.uses_transformer_engine and not workload.keeps_fp32_weights
 
 
 ADAM_SWITCHES = Rule(
@@ -55,5 +62,28 @@ MUON_PRECISION = Rule(
         joined(" or ", PRECISIONS),
     ),
     job_only=True,
+)
+STATE_TYPES = Rule(
+    "state_types",
+    "[megatron-0.19, optimizer_config.py; transformer-engine, fused_adam.py]",
+    Sentence(
+        "types of adam's states need Transformer Engine on GPUs, 16-bit weights and zero_stage 1, and exclude {}", _names(OF_ADAM)
+    ),
+    lambda w, b: (
+        none_of(b)
+        if w.training.optimizer.state_types is None
+        else (b.zero_stage != 1) | has_effect(w, b, OF_ADAM) | (not _types_states(w))
+    ),
+    lambda w, s: (
+        Sentence("states in types of their own with {}, which keeps others", _names(effective_features(w, s) & OF_ADAM))
+        if effective_features(w, s) & OF_ADAM
+        else Sentence(
+            "states in types of their own with zero_stage {}, precision {} and stack {} on {}",
+            s.zero_stage,
+            w.training.precision,
+            w.software.stack,
+            w.cluster.profile.device,
+        )
+    ),
 )
 RULES = rules_in(globals())

@@ -22,7 +22,8 @@ A switch that has nothing to act on changes neither price nor legality, and is l
 names the place of its effect: a layer, the parameters of a rank, the pipeline, the step as a whole, or
 nowhere (only launch arguments). *Offered* lists the frameworks that have it; [legality.md](legality.md) has
 their further conditions. Sources are keys of [references.md](references.md). Jobs name switches in
-`strategy.features`; *default* is the value of a strategy that does not name it.
+`strategy.features`; *default* is the value of a strategy that does not name it. In a hybrid, whose layers have
+one block each, a switch acts on the layers that have its block.
 
 *In a search* says which values a search tries if the target offers the switch, unless limits, `allow` or
 `forbid` say otherwise. A switch that saves time and costs nothing is on wherever it acts and the target takes

@@ -203,7 +203,7 @@ def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
 
 
 def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[float | None]:
-    peak = workload.cluster.profile.matmul_flops_per_s.get(workload.training.precision)
+    peak = workload.cluster.profile.matmul_flops_per_s.get(workload.linear_precision)
     if peak is None:
         return repeat(None)
     fractions: list[float] = (model_flops_per_step(workload) / (step_time_s * workload.cluster.num_devices * peak)).tolist()

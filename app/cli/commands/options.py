@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from app.cli import completion
-from cost_models.shapes.optimizers import OPTIMIZERS, TpMode
+from cost_models.shapes.optimizers import OPTIMIZERS, STATE_BYTES, TpMode
 from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
@@ -116,6 +116,9 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "optimizer": _job_option(_TEXT, "training", "optimizer", f"what updates the weights: {', '.join(OPTIMIZERS)}"),
     "muon_tp_mode": _job_option(_TEXT, "training", "muon_tp_mode", f"matrices that tp divides, with muon: {', '.join(TpMode)}"),
     "muon_num_ns_steps": _job_option(_COUNT, "training", "muon_num_ns_steps", "Newton-Schulz steps of muon (default 5)"),
+    "main_params_dtype": _job_option(_TEXT, "training", "main_params_dtype", "master weights of adam: fp32 or fp16"),
+    "exp_avg_dtype": _job_option(_TEXT, "training", "exp_avg_dtype", f"first moment of adam: {', '.join(STATE_BYTES)}"),
+    "exp_avg_sq_dtype": _job_option(_TEXT, "training", "exp_avg_sq_dtype", f"second moment of adam: {', '.join(STATE_BYTES)}"),
     "adapter_rank": _job_option(_COUNT, "training", "adapter.rank", "channels of each adapter, with lora, qlora or dpo"),
     "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
     "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),

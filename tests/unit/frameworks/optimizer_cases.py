@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.shapes.optimizers import Optimizer
+from cost_models.shapes.optimizers import Optimizer, StateTypes
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from tests.unit.frameworks.legality_cases import DENSE_JOB, EIGHT_BITS, FLAT, changed, with_features
 from tests.unit.frameworks.legality_workloads import job
 
@@ -23,6 +23,16 @@ def on_hosts(host_memory_bytes: float) -> Workload:
 
 
 ON_HOST = with_features(FLAT, Feature.OPTIMIZER_CPU_OFFLOAD)
+
+
+def typed(workload: Workload) -> Workload:
+    optimizer = Optimizer(state_types=StateTypes("fp16", "fp8", "fp8"))
+    return replace(workload, training=replace(workload.training, optimizer=optimizer))
+
+
+ON_GPUS = replace(job(family="gpu"), software=Software("megatron-lm"))
+TYPED = typed(ON_GPUS)
+
 OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
     (
         "adam_switches",
@@ -42,6 +52,9 @@ OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
         changed(FLAT, optimizer_shard_size=2),
         ("optimizer_shard_size 2",),
     ),
+    ("state_types", "any", TYPED, FLAT, changed(FLAT, zero_stage=2), ("zero_stage 2", "precision bf16")),
+    ("state_types", "any", TYPED, FLAT, with_features(FLAT, Feature.BF16_MOMENTS), ("with bf16_moments",)),
+    ("state_types", "any", TYPED, FLAT, with_features(FLAT, Feature.SWAP_OPTIMIZER), ("with swap_optimizer",)),
     *(
         ("megatron_sgd_shards", target, updated("sgd"), changed(FLAT, zero_stage=0), FLAT, ("zero_stage 1",))
         for target in ("megatron-lm@0.12", "megatron-lm@0.19", "mindspeed-llm")
@@ -73,5 +86,15 @@ OPTIMIZER_JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_optimizer", "megatron-lm@0.12", updated("sgd"), updated("muon"), "adam or sgd, not with muon"),
     ("mindformers_optimizer", "mindformers", DENSE_JOB, updated("muon"), "not with muon"),
     ("torchtitan_optimizer", "torchtitan", DENSE_JOB, updated("sgd"), "not with sgd"),
+    ("torchtitan_optimizer", "torchtitan", ON_GPUS, TYPED, "torchtitan has no optimizer whose states have types of their own"),
+    ("megatron_optimizer", "megatron-lm@0.12", ON_GPUS, TYPED, "has no optimizer whose states have types"),
+    ("state_types", "any", TYPED, typed(DENSE_JOB), "stack mindspeed-llm on ascend device"),
+    (
+        "state_types",
+        "any",
+        TYPED,
+        typed(replace(ON_GPUS, training=replace(ON_GPUS.training, precision="fp32"))),
+        "precision fp32",
+    ),
     ("mindspeed_fsdp2_optimizer", "mindspeed-llm-fsdp2", DENSE_JOB, updated("muon"), "not with muon"),
 ]

@@ -30,6 +30,9 @@ def small(text: str) -> ReadJob:
     return read([*SMALL.split(), *text.split()])
 
 
+BIASED = replace(LLAMA_31, attention_bias=True, constants=replace(LLAMA_31.constants, attention_output_bias=True))
+
+
 @pytest.mark.parametrize(
     ("model", "plan"),
     [
@@ -39,6 +42,7 @@ def small(text: str) -> ReadJob:
         (DEEPSEEK_V3, MIXTURE_PLAN),
         (LEADING, MIXTURE_PLAN),  # 23 layers: one no-op
         (replace(LLAMA_31, sandwich_norm=True), DENSE_PLAN),
+        (BIASED, DENSE_PLAN),
     ],
 )
 def test_a_job_comes_back_from_its_arguments(model: ModelShape, plan: ParallelStrategy) -> None:
@@ -50,7 +54,7 @@ def test_a_job_comes_back_from_its_arguments(model: ModelShape, plan: ParallelSt
     meant, _ = MINDSPEED_LLM.nearest(made, plan)
     assert canonical(made, back.strategy) == canonical(made, meant)
     assert replace(back.model, constants=ModelConstants()) == replace(model, name="", constants=ModelConstants())
-    if model in (LLAMA_31, GLM_4, QWEN_30B, DEEPSEEK_V3):
+    if model in (LLAMA_31, GLM_4, QWEN_30B, DEEPSEEK_V3, BIASED):
         assert back.model.constants == model.constants
 
 

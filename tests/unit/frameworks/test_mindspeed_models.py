@@ -125,7 +125,7 @@ def test_arguments_that_were_written_give_the_facts_of_the_model_back(model: Mod
         (LLAMA_31, {"attention_scale": 0.1}, ""),  # 1 over the root of 100
         (LLAMA_31, {"attention_scale": 0.11}, "attention_scale 0.11"),
         (DEEPSEEK_V3, {"attention_scale": 0.1}, "attention_scale 0.1"),
-        (LLAMA_31, {"attention_output_bias": True}, "attention_output_bias"),
+        (LLAMA_31, {"attention_output_bias": True}, ""),
         (LLAMA_31, {"local_rotary_base": 10000.0}, "local_rotary_base 10000"),
         (DEEPSEEK_V3, {"router": RouterConstants("sigmoid", normalize_topk=False)}, "normalize_topk False"),
         (DEEPSEEK_V3, {"router": RouterConstants("softmax", expert_bias=True)}, "expert_bias beside a softmax"),

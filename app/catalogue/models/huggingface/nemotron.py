@@ -59,7 +59,10 @@ class NemotronHConfig(Config):
     topk_group: Experts = 1
     norm_topk_prob: bool = True
     routed_scaling_factor: Positive = 1.0
+    moe_latent_size: Width | None = None
     num_nextn_predict_layers: MtpLayers | None = None
+    mtp_hybrid_override_pattern: Annotated[str, Field(max_length=MAX_LAYERS)] | None = None
+    mtp_layers_block_type: Annotated[list[Block], Field(max_length=MAX_LAYERS)] | None = None
     # Older names, which the library reads first.
     mamba_n_groups: Width | None = None
     mamba_d_conv: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -82,6 +85,12 @@ def nemotron_h(config: NemotronHConfig, source: Source) -> ModelShape:
     only("use_conv_bias", config.use_conv_bias, True, biased)
     only("mamba_conv_bias", config.mamba_conv_bias is not False, True, biased)
     only("residual_in_fp32", config.residual_in_fp32, False, Sentence("the residual is in the precision of the weights"))
+    only(
+        "moe_latent_size",
+        config.moe_latent_size or 0,
+        0,
+        Sentence("experts that work on latents, as in Nemotron 3 Super and Ultra, are not priced"),
+    )
     only(
         "num_nextn_predict_layers",
         config.num_nextn_predict_layers or 0,

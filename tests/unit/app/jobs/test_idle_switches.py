@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from app.answers.price import priced
 from app.answers.search import search_document
+from app.catalogue.models.presets import model_preset
+from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import parse_job
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
@@ -48,6 +50,15 @@ def test_a_switch_said_to_be_idle_moves_no_price(way: str, model: str, cluster: 
             idle.append(name)
             assert found == usual, name
     assert idle
+
+
+def test_a_rotary_kernel_does_nothing_beside_a_bias_of_positions() -> None:
+    biased = {**model_to_mapping(model_preset("llama-2-7b").model), "alibi": True, "name": "biased"}
+    training = {"seq_length": 4096, "global_batch_size": 64}
+    asked = {**HYBRID, "model": biased, "training": training, "strategy": {"tp": 2, "switches": {"fused_rope": True}}}
+    price, warnings = step_and_peak(asked)
+    assert "strategy.features: fused_rope has no effect: attention has no rotary positions." in warnings
+    assert price == step_and_peak({**asked, "strategy": {"tp": 2, "switches": {"fused_rope": False}}})[0]
 
 
 def test_a_fused_swiglu_of_an_ungated_model_has_no_effect_and_is_not_offered() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.jobs.job import parse_job
-from cost_models.shapes.optimizers import Optimizer, TpMode
+from cost_models.shapes.optimizers import Optimizer, StateTypes, TpMode
 from documents.errors import InputError
 from frameworks.launch import launch_block
 from search.space.search_space import search_space
@@ -30,6 +30,11 @@ def document(model: str = "llama-3.1-8b", **training: Any) -> dict[str, Any]:
             {"optimizer": "muon", "muon_tp_mode": "distributed", "muon_num_ns_steps": 7},
             Optimizer("muon", TpMode.DISTRIBUTED, 7),
         ),
+        ({"exp_avg_dtype": "fp32"}, Optimizer(state_types=StateTypes())),
+        (
+            {"optimizer": "adam", "main_params_dtype": "fp16", "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "fp8"},
+            Optimizer(state_types=StateTypes("fp16", "bf16", "fp8")),
+        ),
     ],
 )
 def test_a_resolved_job_says_its_optimizer_again(training: dict[str, Any], optimizer: Optimizer) -> None:
@@ -52,6 +57,11 @@ def test_a_job_with_the_default_says_nothing_of_it() -> None:
         ({"optimizer": "muon", "model": "qwen3-next-80b-a3b"}, "training.optimizer: muon of linear attention is not priced"),
         ({"optimizer": "muon", "model": "nemotron-h-8b"}, "training.optimizer: muon of layers of one block is not priced"),
         ({"optimizer": "muon", "muon_num_ns_steps": 0}, "training.muon_num_ns_steps"),
+        ({"exp_avg_dtype": "fp4"}, "training.exp_avg_dtype: 'fp4' is not allowed"),
+        ({"main_params_dtype": "bf16"}, "training.main_params_dtype: 'bf16' is not allowed"),
+        ({"optimizer": "sgd", "exp_avg_sq_dtype": "fp8"}, "training.exp_avg_sq_dtype: sgd has no such types"),
+        ({"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, "training.exp_avg_dtype: both moments in bf16 are"),
+        ({"exp_avg_dtype": "fp8", "task": "lora", "adapter": {"rank": 8}}, "types of the states of adapters are not priced"),
     ],
 )
 def test_what_does_not_go_together_is_refused(training: dict[str, Any], sentence: str) -> None:

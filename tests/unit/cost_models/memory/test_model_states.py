@@ -12,11 +12,14 @@ from cost_models.memory.model_states import (
     gradient_bytes,
     model_states,
     stage_parameters,
+    trained_parameters,
 )
+from cost_models.memory.peak import gathered_bytes
 from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, BasePrecision, Task, TrainingTask
 from cost_models.shapes.workload import LAYER_SYMBOLS, LocalAttention, ModelShape, MoeShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
@@ -26,7 +29,7 @@ P = 1e9
 
 
 def states(job: Workload | None = None, *, dense: float = P, experts: float = 0.0, **columns: object) -> ModelStates:
-    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0)))
+    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0, 0.0)))
     return model_states(job or workload(), batch(**columns), held)
 
 
@@ -262,6 +265,19 @@ def test_the_largest_tensor_of_layers_of_one_block_is_of_the_kinds_that_a_stage_
     assert largest("*") == 1024 * 3 * 8 * 128 / 2
     assert largest("-") == 1024 * 4096 / 2
     assert largest("E") == 2 * 1024 * 256  # two experts a rank without a gate: one matrix of two
+
+
+def test_a_quantised_matrix_in_16_bits_is_of_the_layers_that_a_stage_has() -> None:
+    # Over tp 2: an MLP of 4,096, eight heads of 128, experts of 512 that are whole.
+    model = replace(SPARSE, moe=replace(SPARSE.moe, num_leading_dense_layers=1)) if SPARSE.moe else SPARSE
+    job = workload(model, task=TrainingTask(Task.QLORA, Adapters(16, 16.0, tuple(MEGATRON_MODULES)), BasePrecision.NF4))
+    ones, none, columns = np.ones((1, 1)), np.zeros((1, 1)), batch(tp=2, ep=4)
+    for numbers, width in (((ones, none), 4096 / 2), ((none, ones), 512), ((none, none), 0)):
+        parameters = stage_parameters(job, columns, numbers, none, none, none)
+        assert parameters.largest_matrix[0, 0] == 1024 * width
+        trained = trained_parameters(job, columns, numbers, none, parameters)
+        gradient = 2 * trained.largest_tensor[0, 0]
+        assert gathered_bytes(job, columns, parameters, trained)[0, 0] == 2 * 1024 * width + gradient
 
 
 def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None:

@@ -32,7 +32,7 @@ ENDS = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0
 
 
 def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
-    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0)))
+    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0, 0.0)))
 
 
 def exchange(stack: str = "megatron-lm", held: StageParameters | None = None, **columns: object) -> tuple[float, float]:

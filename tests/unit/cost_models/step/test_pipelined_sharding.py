@@ -37,7 +37,7 @@ def rows(zero_stage: int, pp: int = 4, vpp: int = 1) -> StrategyBatch:
 
 def stage(layers: int) -> StageParameters:
     held = np.array([[float(layers * LAYER)]])
-    return StageParameters(held, np.zeros_like(held), *(np.array([[float(each)]]) for each in (LAYER / 2, LAYER / 8, LAYER)))
+    return StageParameters(held, np.zeros_like(held), *(np.array([[float(each)]]) for each in (LAYER / 2, LAYER / 8, LAYER, 0.0)))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cost_models.shapes.flops import model_flops_per_step
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from cost_models.step.composition import estimate
 from documents.hashing import fingerprint
 from hardware_profiles.schema import CollectiveCurve
@@ -96,6 +96,18 @@ def test_full_recompute_and_context_parallelism_are_named() -> None:
     assert mapping["distributed_optimizer"] is False
     assert mapping["recompute"]["method"] == "block"
     assert mapping["recompute"]["num_layers"] == 3
+
+
+@pytest.mark.parametrize(("stack", "peak"), [("megatron-lm", "tf32"), ("fsdp", "fp32")])
+def test_a_utilisation_is_of_the_peak_that_linear_layers_multiply_at(stack: str, peak: str) -> None:
+    job = workload(DENSE, hardware="a100-sxm-80gb", num_devices=8, global_batch_size=64, seq_length=4096)
+    job = replace(job, training=replace(job.training, precision="fp32"), software=Software(stack))
+    priced = estimate(job, StrategyBatch.of([ParallelStrategy(dp=8)]), prior_constants("gpu"), breakdown=True)
+    document = estimates_to_mappings(job, priced)[0]
+    peak_flops_per_s = {"fp32": 19.5e12, "tf32": 156e12}[peak]
+    expected = model_flops_per_step(job) / (document["step_time_s"] * 8 * peak_flops_per_s)
+    assert document["mfu_fraction"] == pytest.approx(expected)
+    assert document["mfu_fraction"] < 1.0
 
 
 def test_an_estimate_holds_what_its_parts_add_up_to() -> None:
