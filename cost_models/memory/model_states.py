@@ -359,8 +359,7 @@ def model_states(
     trained = trained or parameters
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    software = workload.software
-    fp32 = workload.keeps_fp32_weights
+    software, fp32 = workload.software, workload.keeps_fp32_weights
     recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
     casts = workload.training.precision == "fp8" and recipe is None and engine
     four_bits = 2 * FOUR_BIT_BYTES if workload.training.precision == FOUR_BITS and engine else 0.0

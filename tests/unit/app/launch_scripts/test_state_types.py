@@ -107,6 +107,14 @@ def test_operands_in_4_and_in_8_bits_exclude_each_other(tmp_path: Path) -> None:
     assert "fp8-format and fp4-format exclude each other" in answer.stderr
 
 
+def test_types_beside_an_optimizer_on_the_host_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(script(AWARE, "--optimizer-cpu-offload --exp-avg-dtype fp8"), encoding="utf-8")
+    answer = command("estimate", path, "--hardware", "h100-sxm-80gb")
+    assert answer.returncode == 2
+    assert "'exp-avg-dtype': beside an optimizer on the host it has no price" in answer.stderr
+
+
 def test_types_without_the_optimizer_that_has_them_are_said(tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     path.write_text(script("--use-distributed-optimizer --exp-avg-dtype fp8"), encoding="utf-8")
