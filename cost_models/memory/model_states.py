@@ -404,7 +404,7 @@ def model_states(
         swapped=np.where(visits, master + moments, 0.0),
         on_host=np.where(stays, master + moments, 0.0),
         uneven=np.zeros_like(master),
-        working=_copied_bytes(workload, divided(trained.dense, 0.0, 1), divided(0.0, trained.experts, 1)),
+        working=_copied_bytes(workload, trained.dense / dense_shards, trained.experts / expert_shards),
     )
     return states if whole is None else _of_whole_tensors(workload, states, of_master, whole, rank)
 
