@@ -92,18 +92,18 @@ def test_a_yaml_file_of_another_program_is_refused_as_its(tmp_path: Path, text: 
 
 
 def test_an_ignored_argument_is_in_the_first_line_and_there_is_no_verdict(tmp_path: Path) -> None:
-    path = script(tmp_path, torchrun("--optimizer-cpu-offload --no-such-flag 3"))
+    path = script(tmp_path, torchrun("--defer-embedding-wgrad-compute --no-such-flag 3"))
     refused = command("estimate", path, *GPU)
     assert refused.returncode == 2
-    assert "--assume optimizer-cpu-offload=ignored" in refused.stderr
+    assert "--assume defer-embedding-wgrad-compute=ignored" in refused.stderr
     assert command("estimate", path, *GPU, "--assume", "no-such-flag=ignored").returncode == 2
-    flags = ("--assume", "no-such-flag=ignored", "--assume", "optimizer-cpu-offload=ignored")
+    flags = ("--assume", "no-such-flag=ignored", "--assume", "defer-embedding-wgrad-compute=ignored")
     answer = command("estimate", path, *GPU, *flags)
     assert answer.returncode == 0
-    assert answer.stdout.splitlines()[0].startswith("Priced without optimizer-cpu-offload, no-such-flag, as asked")
+    assert answer.stdout.splitlines()[0].startswith("Priced without defer-embedding-wgrad-compute, no-such-flag, as asked")
     assert " sure" not in answer.stdout
     document = json.loads(command("estimate", path, *GPU, *flags, "--json").stdout)
-    assert document["ignored"] == ["optimizer-cpu-offload", "no-such-flag"]
+    assert document["ignored"] == ["defer-embedding-wgrad-compute", "no-such-flag"]
     assert (document["estimate"]["fits"], document["estimate"]["fits_probability"]) == (None, None)
     tuned = command("tune", path, *GPU, *flags, "--time-limit", "2")
     assert tuned.returncode == 0
