@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from app.calibrations.schemas import CalibrateDocument, ErrorsDocument, Learned
 from app.text.json_documents import plain
 from calibration.files.calibrations import FittedConstant
-from calibration.intervals.step_time import NOMINAL_COVERAGE, QUANTILES_FROM
+from calibration.intervals.step_time import QUANTILES_FROM
+from calibration.intervals.widening import NOMINAL_COVERAGE
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.procedure.time_factor import SiteFactor
 from documents.sentences import Sentence

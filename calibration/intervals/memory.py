@@ -16,6 +16,7 @@ from calibration.intervals.step_time import (
     Coverage,
     ErrorBand,
     coverage_of,
+    each_end,
     error_bands,
     wider_beyond,
 )
@@ -78,10 +79,27 @@ def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload
 
 
 def memory_bands(errors: MemoryErrors, wider: Sequence[ErrorBand] = ()) -> tuple[ErrorBand, ...]:
-    """Conformal tenths of ln(measured / predicted) of each kind, as for step times; ``wider`` serves kinds without a run."""
+    """Conformal tenths of ln(measured / predicted) of each kind; ``wider`` serves kinds without a run.
+
+    Each end has its own quantile: whether a plan fits depends on the upper one alone.
+    """
     if not errors.records:
         return tuple(wider)
-    return error_bands(errors.records, errors.log_errors, errors.groups, wider, kind_of=memory_kind)
+    return error_bands(errors.records, errors.log_errors, errors.groups, wider, kind_of=memory_kind, ends=each_end)
+
+
+def left_out_memory_bands(errors: MemoryErrors) -> list[ErrorBand]:
+    """The band of each run's kind from all other architectures; zero width without others. ``[run]``"""
+    found = [ErrorBand("all", 0.0, 0.0, 0)] * len(errors.records)
+    for group in dict.fromkeys(errors.groups):
+        own = [other == group for other in errors.groups]
+        rest = [row for row, chosen in zip(zip(errors.records, errors.log_errors, strict=True), own, strict=True) if not chosen]
+        if not rest:
+            continue
+        bands = {band.kind: band for band in memory_bands(MemoryErrors(*zip(*rest, strict=True)))}
+        for i in np.flatnonzero(own).tolist():
+            found[i] = bands.get(memory_kind(errors.records[i].workload), bands["all"])
+    return found
 
 
 def memory_coverage(errors: MemoryErrors) -> tuple[Coverage, ...]:

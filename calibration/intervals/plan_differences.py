@@ -14,7 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.intervals.step_time import NOMINAL_COVERAGE, PRIOR_GROUPS, QUANTILES_FROM, SMALLEST_SCALE
+from calibration.intervals.step_time import PRIOR_GROUPS, QUANTILES_FROM, SMALLEST_SCALE
+from calibration.intervals.widening import NOMINAL_COVERAGE
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from calibration.validation.plan_order import plan_key

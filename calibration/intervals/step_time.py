@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.intervals.shared_errors import effective_number, shared_fraction
-from calibration.intervals.widening import MECHANISM, Step, Taken, cell, factor_of, steps_taken
+from calibration.intervals.widening import MECHANISM, NOMINAL_COVERAGE, Step, Taken, cell, factor_of, steps_taken
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.workload import Workload
@@ -20,7 +20,6 @@ from documents.sentences import Sentence
 Floats = NDArray[np.float64]
 
 LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
-NOMINAL_COVERAGE = 0.8
 PRIOR_GROUPS = 5.0  # weight, in groups, of the scale of all kinds in a kind's own; 3 to 8 cover alike [runs-fit]
 SMALLEST_SCALE = 1e-9  # scale of errors that are all zero
 QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
@@ -60,6 +59,30 @@ class Interval:
     extrapolated: tuple[str, ...]
 
 
+def both_ends(signed: Floats, weights: Floats) -> tuple[float, float]:
+    """Ends of an interval that holds ``NOMINAL_COVERAGE`` of further errors, however those outside fall on its sides.
+
+    One quantile is taken of all errors over the root mean square of their side [lei2018]: it rests on twice the errors that a
+    quantile of either side has. The scale of a side is known to one part in its groups, which widens that end.
+
+    Parameters
+    ----------
+    signed, weights : ``[run]``
+    """
+    sides = tuple(np.maximum(side, 0.0) for side in (-signed, signed))
+    scales = [max(float(np.average(side**2, weights=weights)) ** 0.5, SMALLEST_SCALE) for side in sides]
+    quantile = _further(sides[0] / scales[0] + sides[1] / scales[1], weights, NOMINAL_COVERAGE)
+    groups = [max(float(weights[side > 0.0].sum()), 1.0) for side in sides]
+    low, high = (quantile * scale * _wider_for(number) for scale, number in zip(scales, groups, strict=True))
+    return -low, high
+
+
+def each_end(signed: Floats, weights: Floats) -> tuple[float, float]:
+    """Ends beyond each of which the same share of further errors is, together 1 - ``NOMINAL_COVERAGE``."""
+    share = (1.0 + NOMINAL_COVERAGE) / 2.0
+    return -_further(-signed, weights, share), _further(signed, weights, share)
+
+
 def error_bands(
     records: Sequence[RunRecord],
     left_out_log_errors: Sequence[float],
@@ -67,13 +90,14 @@ def error_bands(
     wider: Sequence[ErrorBand] = (),
     kind_of: Callable[[Workload], str] = model_kind,
     clusters: Sequence[Hashable] | None = None,
+    ends: Callable[[Floats, Floats], tuple[float, float]] = both_ends,
 ) -> tuple[ErrorBand, ...]:
     """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
 
     ``groups`` says which runs were left out together. Errors of one group are correlated, so every group has the same weight,
     whatever the number of its runs; one more such weight is beyond the largest error [dunn2023]. Groups of one of ``clusters``
     share the part of their errors that ``shared_fraction`` measures, and weigh and count by ``effective_number``. All kinds share
-    one set of quantiles: those of errors over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk
+    the two ends, by ``ends``, of errors over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk
     towards the mean of all as if by ``PRIOR_GROUPS`` more groups. The scale of K groups is uncertain by one part in K, which
     widens the band by (1 + 1/K)^(1/2). With fewer than ``QUANTILES_FROM`` groups in all, quantiles reach to the largest errors; a
     kind with fewer is at least as wide as its kind in ``wider``.
@@ -92,10 +116,10 @@ def error_bands(
         for (kind, own), n in zip(members.items(), counted.values(), strict=True)
     }
     relative = signed / np.array([scales[kind] for kind in kinds.tolist()])
-    low, high = -_upper(-relative, weights), _upper(relative, weights)
+    low, high = ends(relative, weights)
     bands = []
     for kind, own in members.items():
-        reach = scales[kind] * (1.0 + 1.0 / counted[kind]) ** 0.5
+        reach = scales[kind] * _wider_for(counted[kind])
         band = ErrorBand(kind, low * reach, high * reach, int(own.sum()))
         bands.append(_reaching(band, wider) if num_groups[kind] < QUANTILES_FROM else band)
     return (*bands, *(band for band in wider if band.kind not in scales))
@@ -127,11 +151,16 @@ def _scale(signed: Floats, weights: Floats) -> float:
     return max(float(np.average(np.abs(signed), weights=weights)), SMALLEST_SCALE)
 
 
-def _upper(values: Floats, weights: Floats) -> float:
-    """Upper quantile for further groups, or the largest value if there are too few groups."""
+def _wider_for(num_groups: float) -> float:
+    """Factor on a band for a scale that so many groups tell: known to one part in as many."""
+    return (1.0 + 1.0 / num_groups) ** 0.5
+
+
+def _further(values: Floats, weights: Floats, share: float) -> float:
+    """What ``share`` of further groups stay below, or the largest value if there are too few groups."""
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / (weights.sum() + 1.0)
-    index = int(np.searchsorted(reached, (1.0 + NOMINAL_COVERAGE) / 2.0 - 1e-12))
+    index = int(np.searchsorted(reached, share - 1e-12))
     return float(values[order[min(index, len(values) - 1)]])
 
 
@@ -142,36 +171,23 @@ def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
     )
 
 
-def left_out_inside(
-    records: Sequence[RunRecord],
-    left_out_log_errors: Sequence[float],
-    groups: Sequence[Hashable],
-    kind_of: Callable[[Workload], str] = model_kind,
-) -> NDArray[np.bool_]:
-    """Whether each run is inside the band of all other groups. ``[run]``"""
-    bands = left_out_bands(records, left_out_log_errors, groups, kind_of)
-    return np.array([min(b.low, 0.0) <= -e <= max(b.high, 0.0) for b, e in zip(bands, left_out_log_errors, strict=True)])
+def band_of(bands: Sequence[ErrorBand], kind: str) -> ErrorBand:
+    """The band of a kind. One without a run has that of all, with a scale that is known as if from one group."""
+    by_kind = {band.kind: band for band in bands}
+    if kind in by_kind:
+        return by_kind[kind]
+    every, wider = by_kind["all"], _wider_for(1.0)
+    return replace(every, low=every.low * wider, high=every.high * wider)
 
 
-def left_out_bands(
-    records: Sequence[RunRecord],
-    left_out_log_errors: Sequence[float],
-    groups: Sequence[Hashable],
-    kind_of: Callable[[Workload], str] = model_kind,
-) -> list[ErrorBand]:
-    """The band of each run's kind from all other groups; zero width without other groups. ``[run]``"""
-    found = [ErrorBand("all", 0.0, 0.0, 0)] * len(records)
-    for group in dict.fromkeys(groups):
-        rest = [i for i, other in enumerate(groups) if other != group]
-        if not rest:
-            continue
-        others = error_bands(
-            [records[i] for i in rest], [left_out_log_errors[i] for i in rest], [groups[i] for i in rest], kind_of=kind_of
-        )
-        bands = {band.kind: band for band in others}
-        for i in (i for i, other in enumerate(groups) if other == group):
-            found[i] = bands.get(kind_of(records[i].workload), bands["all"])
-    return found
+def over_band(records: Sequence[RunRecord], log_errors: Floats, bands: Sequence[ErrorBand]) -> Floats:
+    """Size of each ln(predicted / measured) over the end of its band on that side: above one, the measured time is outside.
+
+    NaN stays. ``[run]``
+    """
+    own = [band_of(bands, model_kind(record.workload)) for record in records]
+    ends = [band.low if error > 0.0 else band.high for band, error in zip(own, log_errors.tolist(), strict=True)]
+    return np.abs(log_errors) / np.maximum(np.abs(ends), SMALLEST_SCALE)
 
 
 def coverage_of(records: Sequence[RunRecord], kind_of: Callable[[Workload], str] = model_kind) -> tuple[Coverage, ...]:
@@ -233,8 +249,7 @@ def interval(
     software, precision or kind without a run, more devices or longer sequences than any run, and factors that the job assumes.
     """
     here = cell(workload)
-    by_kind = {band.kind: band for band in bands}
-    band = by_kind.get(here[-1]) or by_kind["all"]
+    band = band_of(bands, here[-1])
     own = [c for c in coverage if (c.hardware, c.stack, c.kind) == here]
     taken = steps_taken(workload, [(c.hardware, c.stack, c.kind) for c in coverage])
     precision = workload.training.precision

@@ -1,7 +1,7 @@
 """Factors that widen an interval if the stack, chip or mechanism of a job is in no measured run.
 
-Each factor compares the errors of the same runs: with every run of that stack, chip or mechanism left out of the fit, over those
-with other such runs in it. Both are nested, so that no number behind the fit has seen the runs either.
+Each factor compares the errors of past stacks, chips or mechanisms, with every run of them left out of the fit, with the bands
+of known ones. The errors are nested, so that no number behind the fit has seen the runs either.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ Cell = tuple[str, str, str]  # hardware, stack and kind of model that a measured
 
 STACK, CHIP, COMBINATION, MECHANISM = "stack", "chip", "combination", "mechanism"
 STEPS = (STACK, CHIP, COMBINATION, MECHANISM)
+NOMINAL_COVERAGE = 0.8
 SHARE_OF_STEPS = 0.8  # share of further stacks, chips or mechanisms that cost no more than the factor says
 WIDER_UNSEEN = 1.5  # factor of a step that the calibration has no value for, as in files of earlier versions
 
@@ -50,26 +51,34 @@ def cell(workload: Workload) -> Cell:
     return workload.cluster.profile.name, workload.software.stack, model_kind(workload)
 
 
-def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats], base: Floats) -> Step:
-    """Factor of one kind of step, from log errors of the same runs with each group left out and with none left out.
+def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats]) -> Step:
+    """Factor of one kind of step.
 
-    Each is NaN where the run has none. A group's factor is the ratio of its mean errors; architectures inside it have equal
-    weight, however many runs they have. The step's factor is what four in five of further groups stay below [vovk2005], at
-    least 1: groups differ, and the next one is no mean of them.
+    A group's factor is the number of bands that hold ``NOMINAL_COVERAGE`` of its errors; architectures inside it have equal
+    weight, however many runs they have. The step's factor is what four in five of further groups stay below [vovk2005], at least
+    1: groups differ, and the next one is no mean of them.
+
+    Parameters
+    ----------
+    left_out
+        By group, the error of each run over its end of the band, with the group left out. NaN where there is none. ``[run]``
     """
     shapes = [str(architecture(record)) for record in records]
-    ratios, runs = [], 0
+    factors, runs = [], 0
     for errors in left_out.values():
-        own = ~np.isnan(errors) & ~np.isnan(base)
-        if not own.any():
-            continue
-        chosen = [shape for shape, is_own in zip(shapes, own, strict=True) if is_own]
-        weights = [1.0 / chosen.count(shape) for shape in chosen]
-        after, before = (float(np.average(np.abs(each[own]), weights=weights)) for each in (errors, base))
-        if before > 0.0:
-            ratios.append(after / before)
+        own = ~np.isnan(errors)
+        if own.any():
+            chosen = [shape for shape, is_own in zip(shapes, own, strict=True) if is_own]
+            factors.append(_holding(errors[own], np.array([1.0 / chosen.count(shape) for shape in chosen])))
             runs += int(own.sum())
-    return Step(kind, quantile_of_ratios(ratios), len(ratios), runs)
+    return Step(kind, quantile_of_ratios(factors), len(factors), runs)
+
+
+def _holding(errors: Floats, weights: Floats) -> float:
+    """What ``NOMINAL_COVERAGE`` of the errors stay below."""
+    order = np.argsort(errors)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(errors[order[np.searchsorted(reached, NOMINAL_COVERAGE - 1e-12)]])
 
 
 def quantile_of_ratios(ratios: Sequence[float]) -> float:

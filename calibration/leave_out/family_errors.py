@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from calibration.fitting.robust_fit import Floats
-from calibration.intervals.step_time import LEARNING_PRECISIONS, ErrorBand, error_bands
+from calibration.intervals.step_time import LEARNING_PRECISIONS, ErrorBand, error_bands, over_band
 from calibration.intervals.widening import (
     CHIP,
     COMBINATION,
@@ -29,7 +29,7 @@ from calibration.leave_out.ablation import Ablation
 from calibration.leave_out.nested import NestedModel
 from calibration.records.training import RunRecord
 from calibration.splits.folds import Fold, Mask, grouped_folds, rolling_folds
-from calibration.splits.groups import GROUPINGS, architecture, chip, framework, model_kind, period
+from calibration.splits.groups import GROUPINGS, architecture, chip, framework, period
 from calibration.splits.mechanisms import run_mechanisms
 from documents.sentences import Sentence
 
@@ -104,25 +104,28 @@ def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Error
 
 
 def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step, ...]:
-    """The factor of each kind of step.
+    """The factor of each kind of step: errors with each group left out, over the bands of a new run on what is known.
 
-    A precision that no fit uses counts as a mechanism without a run: errors of its runs are compared with those of their
-    kind in other precisions.
+    Where a group is left out, other runs of its publications stay in the fit. A run that is new in both errs by the larger of
+    the two errors at least. A precision that no fit uses counts as a mechanism without a run.
     """
-    teaches = taught(records)
-    near = near_log_errors(records, left_out)
-    usual = np.where(teaches, near, _usual_errors(records, near, teaches))
+    teaches, bands = taught(records), family_bands(records, left_out)
+    known = over_band(records, near_log_errors(records, left_out), bands)
+
+    def of(log_errors: Floats, chosen: Mask) -> Floats:
+        errors = np.maximum(over_band(records, log_errors, bands), known)
+        return np.where(chosen, errors, np.nan)
 
     def alone(split: str, things: Sequence[object]) -> dict[str, Floats]:
-        errors = np.where(teaches, left_out.splits[split], np.nan)
+        errors = of(left_out.splits[split], teaches)
         return {str(thing): np.where([other == thing for other in things], errors, np.nan) for thing in dict.fromkeys(things)}
 
-    mechanisms = {name: np.where(_counting(records, name), errors, np.nan) for name, errors in left_out.mechanisms.items()}
+    mechanisms = {name: of(errors, _counting(records, name)) for name, errors in left_out.mechanisms.items()}
     return (
-        step_of(STACK, records, alone("framework", [framework(r) for r in records]), usual),
-        step_of(CHIP, records, alone("chip", [chip(r) for r in records]), usual),
-        step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records]), usual),
-        step_of(MECHANISM, records, mechanisms, usual),
+        step_of(STACK, records, alone("framework", [framework(r) for r in records])),
+        step_of(CHIP, records, alone("chip", [chip(r) for r in records])),
+        step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records])),
+        step_of(MECHANISM, records, mechanisms),
     )
 
 
@@ -142,14 +145,6 @@ def _counting(records: Sequence[RunRecord], mechanism: str) -> Mask:
     return found
 
 
-def _usual_errors(records: Sequence[RunRecord], near: Floats, teaches: Mask) -> Floats:
-    kinds = np.array([model_kind(record.workload) for record in records])
-    found = np.full(len(records), float(np.abs(near[teaches]).mean()))
-    for kind in set(kinds[teaches].tolist()):
-        found[kinds == kind] = float(np.abs(near[teaches & (kinds == kind)]).mean())
-    return found
-
-
 def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str = "publication") -> Floats:
     """1 if a run is inside the interval of its fit, with bands and steps, else 0; NaN if the split judges no run. ``[run]``"""
     inside = np.full(len(records), np.nan)
@@ -159,15 +154,13 @@ def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str
             inside[fold.judged] = 0.0
             continue
         others = left_out.some(fold.teaches)
-        bands = {band.kind: band for band in family_bands(rest, others)}
+        bands = family_bands(rest, others)
         steps, seen = family_steps(rest, others), seen_mechanisms(rest)
         cells = [cell(r.workload) for r, teaches in zip(rest, taught(rest), strict=True) if teaches]
-        for i in np.flatnonzero(fold.judged & ~np.isnan(left_out.splits[split])).tolist():
-            record, error = records[i], left_out.splits[split][i]
-            band = bands.get(model_kind(record.workload)) or bands["all"]
-            taken = [*steps_taken(record.workload, cells), *mechanisms_taken(run_mechanisms(record), seen)]
-            factor = factor_of(taken, steps)
-            inside[i] = min(band.low, 0.0) * factor <= -error <= max(band.high, 0.0) * factor
+        errors = over_band(records, left_out.splits[split], bands)
+        for i in np.flatnonzero(fold.judged & ~np.isnan(errors)).tolist():
+            taken = [*steps_taken(records[i].workload, cells), *mechanisms_taken(run_mechanisms(records[i]), seen)]
+            inside[i] = errors[i] <= factor_of(taken, steps)
     return inside
 
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from calibration.files.calibrations import Calibration, shipped_calibration
 from calibration.fitting.robust_fit import Floats
-from calibration.intervals.memory import MemoryErrors, family_priors, memory_errors, memory_kind
-from calibration.intervals.step_time import ErrorBand, left_out_bands
+from calibration.intervals.memory import MemoryErrors, family_priors, left_out_memory_bands, memory_errors, memory_kind
+from calibration.intervals.step_time import ErrorBand
 from calibration.leave_out.family_errors import ROLLING, SPLITS, LeftOut, inside_intervals, publication_inside, shipped_left_out
 from calibration.procedure.calibrate import family_observations
 from calibration.procedure.constants_left_out import Splits, splits_of
@@ -182,7 +182,7 @@ class LeftOutPeaks:
     def of(cls, families: Iterable[FamilyAccuracy]) -> LeftOutPeaks:
         several = list(families)
         errors = memory_errors([record for family in several for record in family.records], family_priors)
-        bands = left_out_bands(errors.records, errors.log_errors, errors.groups, memory_kind)
+        bands = left_out_memory_bands(errors)
         spreads = (PeakSpread(min(band.low, 0.0), max(band.high, 0.0)) for band in bands)
         sure = [
             float(FitRule(1.0, 0.0, 0.9, spread).probability(np.exp(error)))

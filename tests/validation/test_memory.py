@@ -11,14 +11,13 @@ from calibration.files.calibrations import family_of, shipped_calibration
 from calibration.intervals.memory import (
     MemoryErrors,
     family_priors,
+    left_out_memory_bands,
     memory_bands,
     memory_coverage,
     memory_errors,
-    memory_kind,
     memory_mechanisms,
     memory_step,
 )
-from calibration.intervals.step_time import left_out_bands
 from calibration.intervals.widening import Step
 from calibration.records.training import RefusedRecord, RunRecord, read_run_records
 from calibration.validation.predictions import ValidationReport, predict
@@ -123,7 +122,7 @@ def left_out() -> MemoryErrors:
     ("level", "least", "most"), [(0.8, 0.8, 0.95), (0.9, 0.88, 0.96), (0.95, 0.92, 0.985), (0.99, 0.96, 1.0)]
 )
 def test_devices_so_sure_to_hold_a_peak_held_it(left_out: MemoryErrors, level: float, least: float, most: float) -> None:
-    bands = left_out_bands(left_out.records, left_out.log_errors, left_out.groups, memory_kind)
+    bands = left_out_memory_bands(left_out)
     held = [
         -error <= log_error_at(PeakSpread(min(band.low, 0.0), max(band.high, 0.0)), level)
         for band, error in zip(bands, left_out.log_errors, strict=True)

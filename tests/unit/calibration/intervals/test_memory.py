@@ -14,6 +14,7 @@ from calibration.intervals.memory import (
     MemoryErrors,
     MemoryEvidence,
     family_priors,
+    left_out_memory_bands,
     memory_bands,
     memory_coverage,
     memory_errors,
@@ -74,6 +75,17 @@ def test_peaks_tell_dense_and_moe_models_apart(read: Read, moe: dict[str, object
     assert {band.kind for band in memory_bands(errors)} == {"all", "dense", "moe"}
     assert [(c.kind, c.num_runs) for c in memory_coverage(errors)] == [("dense", 12), ("moe", 3)]
     assert memory_bands(MemoryErrors((), ()), BANDS) == BANDS
+
+
+def test_a_peak_is_judged_by_the_bands_of_the_other_architectures(read: Read) -> None:
+    # Forty peaks of four shapes 1 % off either way, and ten of a fifth, all 30 % too large.
+    shapes = [read({**PEAK, "model.num_layers": layers, "strategy.layer_layout": None}) for layers in (32, 36, 40, 44, 48)]
+    records = (*shapes[:4] * 10, *shapes[4:] * 10)
+    bands = left_out_memory_bands(MemoryErrors(records, (*(0.01, 0.01, -0.01, -0.01) * 10, *[0.3] * 10)))
+    assert all(band.low == pytest.approx(-0.3 * (5 / 4) ** 0.5) for band in bands[:40])
+    assert all(band.low == pytest.approx(-0.01 * (5 / 4) ** 0.5) for band in bands[40:])
+    lone = left_out_memory_bands(MemoryErrors((shapes[0],), (0.3,)))
+    assert [(band.low, band.high) for band in lone] == [(0.0, 0.0)]
 
 
 def test_a_covered_job_gets_the_band_of_its_kind(read: Read) -> None:

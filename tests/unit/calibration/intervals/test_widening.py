@@ -25,29 +25,34 @@ from calibration.intervals.widening import (
 from calibration.records.training import RunRecord
 
 Read = Callable[..., RunRecord]
-BANDS = (ErrorBand("all", -0.2, 0.3, 40),)
+BANDS = (ErrorBand("all", -0.2, 0.3, 40), ErrorBand("dense", -0.2, 0.3, 40))
 
 
-def test_a_step_costs_what_the_same_runs_err_by_behind_it(read: Read) -> None:
-    # Left out, the first thing's two shapes err by 0.3 and 0.1 (the mean of 0.05 and 0.15), in the mean 0.2; the second's one by
-    # 0.3. Otherwise 0.1 and 0.1, in the mean 0.1; and 0.2. The ratios are 2 and 1.5; the larger counts where there are so few.
-    records = [read({"model.num_layers": layers, "strategy.pp": 1, "strategy.dp": 8}) for layers in (32, 16, 16, 24)]
+def test_a_step_costs_the_bands_that_hold_four_in_five_of_its_errors(read: Read) -> None:
+    # The first thing has five runs of one shape, at 0.2 to 1.0 bands, and one of another at 3: half of the weight each, so that
+    # four in five are held by 3. The second's five of one shape are held by 1.6, the fourth. The larger counts where few are.
+    shape, other = (read({"model.num_layers": layers, "strategy.pp": 1, "strategy.dp": 8}) for layers in (32, 16))
+    records = [shape] * 5 + [other] + [shape] * 5
     nan = np.nan
-    left_out = {"a": np.array([-0.3, 0.05, 0.15, nan]), "b": np.array([nan, nan, nan, 0.3]), "none": np.full(4, nan)}
-    assert step_of(STACK, records, left_out, np.array([0.1, -0.1, 0.1, 0.2])) == Step(STACK, pytest.approx(2.0), 2, 4)
+    left_out = {
+        "a": np.array([0.2, 0.4, 0.6, 0.8, 1.0, 3.0, *[nan] * 5]),
+        "b": np.array([*[nan] * 6, 2.0, 0.4, 1.6, 0.8, 1.2]),
+        "none": np.full(11, nan),
+    }
+    assert step_of(STACK, records, left_out) == Step(STACK, pytest.approx(3.0), 2, 11)
+    assert step_of(STACK, records, {"b": left_out["b"]}) == Step(STACK, pytest.approx(1.6), 1, 5)
 
 
 def test_a_step_never_narrows_and_one_without_runs_is_guessed(read: Read) -> None:
     records = [read()]
-    assert step_of(CHIP, records, {"a": np.array([0.01])}, np.array([0.1])).factor == 1.0
-    assert step_of(CHIP, records, {"a": np.array([np.nan])}, np.array([0.1])) == Step(CHIP, WIDER_UNSEEN, 0, 0)
+    assert step_of(CHIP, records, {"a": np.array([0.1])}).factor == 1.0
+    assert step_of(CHIP, records, {"a": np.array([np.nan])}) == Step(CHIP, WIDER_UNSEEN, 0, 0)
 
 
 def test_four_in_five_of_further_things_cost_no_more(read: Read) -> None:
-    # Nine things, ratios 1.1 to 1.9: the eighth of them, ceil(0.8 x 10).
-    records = [read()] * 9
-    left_out = {f"{n}": np.where(np.arange(9) == n, 0.1 * (1.1 + 0.1 * n), np.nan) for n in range(9)}
-    assert step_of(CHIP, records, left_out, np.full(9, 0.1)) == Step(CHIP, pytest.approx(1.8), 9, 9)
+    # Nine things, at 1.1 to 1.9 bands: the eighth of them, ceil(0.8 x 10).
+    left_out = {f"{n}": np.where(np.arange(9) == n, 1.1 + 0.1 * n, np.nan) for n in range(9)}
+    assert step_of(CHIP, [read()] * 9, left_out) == Step(CHIP, pytest.approx(1.8), 9, 9)
 
 
 def test_another_framework_is_an_unseen_stack_whatever_prices_it(read: Read) -> None:

@@ -46,34 +46,52 @@ def test_a_publication_whose_stack_is_nowhere_else_is_met_as_a_new_architecture(
     assert found.tolist() == [0.3, 0.3, 0.1]
 
 
-def test_steps_compare_the_errors_of_the_same_runs(read: Read) -> None:
-    # Left out, either stack errs twice as much as its publication alone, the one chip as much, its cells three times.
-    records = [
-        published(read(), "a"),
-        published(read(), "b"),
-        published(read(MINDFORMERS), "c"),
-        published(read(MINDFORMERS), "d"),
-    ]
+def test_steps_count_errors_in_bands_of_what_is_known(read: Read) -> None:
+    # Twenty documents of two stacks, each 0.1 off either way. Left out, a stack errs by twice its band, its cells by three times,
+    # the switch by 0.05: less than its publication, left out, already does.
+    signs = np.array([(-1.0) ** i for i in range(20)])
+    records = [published(read(MINDFORMERS if i % 4 > 1 else {}), f"{i}") for i in range(20)]
+    band = 0.1 * (21 / 20 * 11 / 10) ** 0.5  # a scale told by twenty, and one by the ten of a side
     errors = left_out(
-        records, framework=[0.2] * 4, combination=[0.3] * 4, mechanisms={"switch x": [0.15, np.nan, np.nan, np.nan]}
+        records,
+        {"switch x": [0.05, *[np.nan] * 19]},
+        publication=(0.1 * signs).tolist(),
+        architecture=(0.1 * signs).tolist(),
+        framework=(2 * band * signs).tolist(),
+        chip=(0.02 * signs).tolist(),
+        combination=(3 * band * signs).tolist(),
     )
     steps = {step.kind: step for step in family_steps(records, errors)}
     factors = {kind: step.factor for kind, step in steps.items()}
-    assert factors == pytest.approx({STACK: 2.0, CHIP: 1.0, COMBINATION: 3.0, MECHANISM: 1.5})
+    assert factors == pytest.approx({STACK: 2.0, CHIP: 1.0, COMBINATION: 3.0, MECHANISM: 1.0})
     assert {kind: step.num_groups for kind, step in steps.items()} == {STACK: 2, CHIP: 1, COMBINATION: 2, MECHANISM: 1}
 
 
+def test_a_thing_whose_publication_errs_more_costs_as_much_as_that(read: Read) -> None:
+    # Thirty documents 0.1 off either way but the last, 0.6 too fast. It alone has the switch, without which it errs by 0.05.
+    records = [published(read(), f"{i}") for i in range(30)]
+    publication = [*(0.1 * (-1.0) ** i for i in range(29)), -0.6]
+    errors = left_out(records, {"switch x": [*[np.nan] * 29, -0.05]}, publication=publication, framework=publication)
+    (high,) = {band.high for band in family_bands(records, errors)}
+    assert high < 0.3
+    steps = {step.kind: step for step in family_steps(records, errors)}
+    assert steps[MECHANISM].factor == pytest.approx(0.6 / high)
+
+
 def test_runs_that_never_teach_count_for_their_precision_alone(read: Read) -> None:
-    # Two runs in BF16 err by 0.1; one in FP8 errs by 0.4, four times what runs of its kind usually do. The switch is free.
-    records = [published(read(), "a"), published(read(), "b"), published(read({"training.precision": "fp8"}), "b")]
-    mechanisms = {"precision fp8": [np.nan, np.nan, 0.4], "switch x": [0.1, np.nan, 9.0]}
-    errors = left_out(records, mechanisms, framework=[0.1, 0.1, 9.0])
-    assert taught(records).tolist() == [True, True, False]
+    # Twenty runs in BF16 err by 0.1; one in FP8 errs by four times their band. The switch costs nothing in BF16.
+    signs = [(-1.0) ** i for i in range(20)]
+    records = [published(read(), f"{i}") for i in range(20)] + [published(read({"training.precision": "fp8"}), "0")]
+    usual, nothing = [0.1 * sign for sign in signs], [np.nan] * 19
+    band = 0.1 * (21 / 20 * 11 / 10) ** 0.5  # a scale told by twenty, and one by the ten of a side
+    mechanisms = {"precision fp8": [np.nan, *nothing, 4 * band], "switch x": [0.1, *nothing, 9.0]}
+    errors = left_out(records, mechanisms, publication=[*usual, 0.1], architecture=[*usual, 0.1], framework=[*usual, 9.0])
+    assert taught(records).tolist() == [True] * 20 + [False]
     steps = {step.kind: step for step in family_steps(records, errors)}
     assert steps[STACK].factor == 1.0
-    assert steps[MECHANISM].factor == pytest.approx(0.4 / 0.1)
+    assert steps[MECHANISM].factor == pytest.approx(4.0)
     assert "precision fp8" not in seen_mechanisms(records)
-    assert all(band.num_runs == 2 for band in family_bands(records, errors))
+    assert all(band.num_runs == 20 for band in family_bands(records, errors))
 
 
 def test_coverage_is_that_of_the_other_publications(read: Read) -> None:
