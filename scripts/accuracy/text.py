@@ -184,18 +184,17 @@ continuous integration, which the tables by family also count as slices, are of 
 
 {intervals}
 A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their
-slices. If the only Blackwell runs are left out, nothing shows how far a chip may stray. One document holds
-half of the shapes on Ascend: the interval without it reaches to its largest error, and covers more than its
-nominal share.
+slices, so that the coverage of these is a single draw. One document holds half of the shapes on Ascend, and is
+met better than the others.
 
 The next table shows the same under every split. Each run is judged by a fit without its publication, stack,
 chip or release, or by publications of earlier half years alone.
 
 {coverage}
 
-The next table shows the past cost of a step into the unknown, which widens an interval. It is the errors with
-every run of the thing left out, over those of the same runs with others of it present, never less than 1.
-Several at once add in squares.
+The next table shows the past cost of a step into the unknown, which widens an interval. It is the number of
+intervals of known runs that hold four in five of the errors with every run of the thing left out, never less
+than 1. Several at once add in squares.
 
 {steps}
 Errors with one mechanism left out of the fit:
