@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -153,7 +154,7 @@ def _scale(signed: Floats, weights: Floats) -> float:
 
 def _wider_for(num_groups: float) -> float:
     """Factor on a band for a scale that so many groups tell: known to one part in as many."""
-    return (1.0 + 1.0 / num_groups) ** 0.5
+    return math.sqrt(1.0 + 1.0 / num_groups)
 
 
 def _further(values: Floats, weights: Floats, share: float) -> float:
