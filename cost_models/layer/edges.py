@@ -44,7 +44,7 @@ class EdgeCosts:
 def loss_chunk_tokens(workload: Workload, rows: StrategyBatch | LayerKeys) -> Floats:
     """Tokens of a micro batch in one chunk of a loss by chunks. ``[n]``"""
     of_sample = workload.training.sample_tokens / rows.cp
-    found: Floats = rows.micro_batch_size * np.minimum(of_sample, LOSS_CHUNK_TOKENS)
+    found: Floats = np.minimum(of_sample, LOSS_CHUNK_TOKENS) * rows.micro_batch_size
     return found
 
 
