@@ -18,15 +18,15 @@ from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
 from app.answers.software import software_documents
 from app.calibrations.constants import constants_for
+from app.calibrations.doubts import with_doubts
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for
 from calibration.intervals.memory import MemoryEvidence
-from calibration.intervals.step_time import Interval, faster_end, slower_end
+from calibration.intervals.step_time import Interval
 from calibration.splits.mechanisms import plan_mechanisms, strategy_mechanisms
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
-from cost_models.step.host_update import LEAST_FRACTION, MOST_FRACTION
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
@@ -63,8 +63,6 @@ class _Shares:
 
     def __init__(self, workload: Workload, calibration: Calibration) -> None:
         self.workload = workload
-        spread = workload.training.expert_spread
-        self.doubts_routing = spread is not None and spread.assumed
         self.memory: MemoryEvidence = calibration.memory_evidence(workload)
         self._calibration = calibration
         self._known: dict[frozenset[str], Interval] = {}
@@ -80,11 +78,14 @@ def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
     if isinstance(document, dict):
         if "step_time_low_s" in document:
             step_time_s, share = document["step_time_s"], shares.of(used)
-            uneven_s = document.get("uneven_experts_s", 0.0) if shares.doubts_routing else 0.0
             on_host_s = document["time_breakdown_s"]["optimizer"] if _ON_HOST in used else 0.0
-            doubts_s = uneven_s + (MOST_FRACTION - 1.0) * on_host_s
-            document["step_time_low_s"] = step_time_s * faster_end(share.low_s, (1.0 - LEAST_FRACTION) * on_host_s / step_time_s)
-            document["step_time_high_s"] = step_time_s * slower_end(share.high_s, doubts_s / step_time_s)
+            low, high = with_doubts(
+                shares.workload,
+                (share.low_s, share.high_s),
+                uneven_fraction=document.get("uneven_experts_s", 0.0) / step_time_s,
+                on_host_fraction=on_host_s / step_time_s,
+            )
+            document["step_time_low_s"], document["step_time_high_s"] = step_time_s * low, step_time_s * high
             for name, found in (("evidence", share), ("memory_evidence", shares.memory)):
                 document[name] = {
                     "num_runs": found.num_runs,

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from app.calibrations.doubts import doubts_routing, with_doubts
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for, read_calibration
 from calibration.intervals.plan_differences import CONFIDENCE
-from calibration.intervals.step_time import QUANTILES_FROM, slower_end
+from calibration.intervals.step_time import QUANTILES_FROM
 from calibration.records.training import RunRecord
 from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import uneven_experts_fraction
+from cost_models.step.composition import estimate, uneven_experts_fraction
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 from search.ranking.ties import PairedError
@@ -33,11 +35,21 @@ def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration
     """80 % interval of a measured run's predicted step time. [s]"""
     workload, calibration = record.workload, calibration_for(record.workload, own)
     found = calibration.interval(workload, step_time_s, run_mechanisms(record))
-    spread = workload.training.expert_spread
-    if spread is None or not spread.assumed:
-        return found.low_s, found.high_s
-    (uneven,) = uneven_experts_fraction(workload, StrategyBatch.of([record.strategy]), calibration.constants_of(workload))
-    return found.low_s, step_time_s * slower_end(found.high_s / step_time_s, float(uneven))
+    batch, constants = StrategyBatch.of([record.strategy]), calibration.constants_of(workload)
+    uneven = float(uneven_experts_fraction(workload, batch, constants)[0]) if doubts_routing(workload) else 0.0
+    on_host = (
+        _optimizer_fraction(workload, batch, constants) if Feature.OPTIMIZER_CPU_OFFLOAD in record.strategy.features else 0.0
+    )
+    ratios = found.low_s / step_time_s, found.high_s / step_time_s
+    low, high = with_doubts(workload, ratios, uneven_fraction=uneven, on_host_fraction=on_host)
+    return step_time_s * low, step_time_s * high
+
+
+def _optimizer_fraction(workload: Workload, batch: StrategyBatch, constants: Constants) -> float:
+    """The optimizer's share of the step of the one strategy of a batch."""
+    found = estimate(workload, batch, constants, breakdown=True)
+    assert found.breakdown is not None
+    return float((found.breakdown.time_s["optimizer"] / found.step_time_s)[0])
 
 
 def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> PairedError:

@@ -286,7 +286,7 @@ def optimizer_s(
     update = state_s((updated + _types_bytes(workload, batch) + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
-    on_host = state_s(NORM_BYTES * held, device) + host_update_s(workload, shard)
+    on_host = state_s(NORM_BYTES * held, device) + host_update_s(workload, batch, shard)
     result: Floats = np.where(batch.has(Feature.OPTIMIZER_CPU_OFFLOAD), on_host, np.maximum(update, swap))
     return result
 

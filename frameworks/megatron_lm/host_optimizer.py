@@ -6,17 +6,31 @@ on: before it, a pass could start before its weights had arrived [megatron-0.19,
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from cost_models.step.host_update import THREADS
 from documents.sentences import Sentence
 from frameworks.rule import Mask, SwitchRule, has_effect
+from frameworks.table import SwitchArgument
 
 SWITCH, FRACTION, OVERLAP = "optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d"
 AWARE = "use-precision-aware-optimizer"
-THREADS = 8  # of a rank: at 26 GB/s each, more than its share of host memory; nodes have more cores than 8 a device
 ENVIRONMENT = {"OMP_NUM_THREADS": str(THREADS)}
 PURPOSES = {"OMP_NUM_THREADS": Sentence("threads of a process: Adam on the host runs on them, and torchrun gives it one")}
+
+
+def doubts_of_overlap(given: Collection[str], switches: Iterable[SwitchArgument]) -> tuple[str, ...]:
+    """A sentence if arguments ask for copies beside Adam of a release whose table does not write them."""
+    if not {SWITCH, OVERLAP} <= {*given} or any(OVERLAP in switch.beside for switch in switches):
+        return ()
+    return (
+        Sentence(
+            "--{}: in this release a pass may start before its weights have come back from the host; leave it out.", OVERLAP
+        ),
+    )
 
 
 def _why(workload: Workload, s: ParallelStrategy) -> str:

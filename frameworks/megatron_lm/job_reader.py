@@ -16,7 +16,7 @@ from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
 from frameworks.framework import ROWS_UNSAID, ReadingError, ReadJob
-from frameworks.megatron_lm import hybrid, offload
+from frameworks.megatron_lm import host_optimizer, hybrid, offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
@@ -79,7 +79,7 @@ class JobReading(Reading):
             tuple(name for name in UNEVEN if name in self.written),
             0 if any(self.number(name) for name in STATED_ROWS if name in self.release.arguments) else self.vocab_multiple(),
             next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
-            self.doubts_of_mask(),
+            (*self.doubts_of_mask(), *host_optimizer.doubts_of_overlap(self.given, self.table.switches)),
             self.builds_mask(),
             task=self.task(),
             fp8_recipe=self.recipe(),
@@ -126,7 +126,10 @@ class JobReading(Reading):
         shares = REUSES_BUFFER in self.release.arguments and self.on(REUSES_BUFFER)
         if self.gathers_eight_bits() and self.recipe() == "mxfp8" and not shares:
             found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
-        return tuple(entry for entry in found if not (self.offloads and entry.name == offload.SWITCH))
+        priced = {offload.SWITCH} if self.offloads else set()
+        if host_optimizer.FRACTION in self.given and not self.on(host_optimizer.SWITCH):
+            priced.add(host_optimizer.FRACTION)
+        return tuple(entry for entry in found if entry.name not in priced)
 
     def is_of_single_blocks(self, name: str) -> bool:
         """Whether an argument is understood in a model whose layers have one block each."""

@@ -109,25 +109,36 @@ RECOMPUTE_ABSENT = Rule(
 
 
 _BY_OPERATOR = RecomputeModule.EVERY_OTHER_MATMUL
+_PLAIN_PRECISIONS = ("bf16", "fp16", "fp32")
 
 
-def _plain_layers(workload: Workload) -> bool:
-    """Whether layers are PyTorch's own."""
-    return workload.software_traits.fp32_shards and not workload.software_traits.own_kernels
+def _not_plain(workload: Workload) -> str:
+    """Why matmuls of a layer are not plain PyTorch's, each with weights that are trained; empty if they are."""
+    training, traits = workload.training, workload.software_traits
+    if not traits.fp32_shards or traits.own_kernels:
+        return Sentence("layers of stack {} are not plain PyTorch's", workload.software.stack)
+    if training.task.adapters is not None:
+        return Sentence("adapters add matmuls of their own")
+    if training.precision not in _PLAIN_PRECISIONS:
+        return Sentence("matmuls in {} are other operators", training.precision)
+    return ""
 
 
 RECOMPUTE_BY_OPERATOR = Rule(
     "recompute_by_operator",
     "[torchtitan-0.2, activation_checkpoint.py:51]",
-    Sentence("recompute of {} is of layers of plain PyTorch, and stands alone", module_names(_BY_OPERATOR)),
+    Sentence(
+        "recompute of {} is of layers of plain PyTorch in 16 or 32 bits without adapters, and stands alone",
+        module_names(_BY_OPERATOR),
+    ),
     lambda w, b: (
         ((b.recompute_modules & int(_BY_OPERATOR)) != 0)
-        & (every_row(b, not _plain_layers(w)) | ((b.recompute_modules & ~int(_BY_OPERATOR)) != 0))
+        & (every_row(b, bool(_not_plain(w))) | ((b.recompute_modules & ~int(_BY_OPERATOR)) != 0))
     ),
     lambda w, s: (
         Sentence("recompute of {}: {} stands alone", module_names(s.recompute_modules), module_names(_BY_OPERATOR))
-        if _plain_layers(w)
-        else Sentence("recompute of {}: layers of stack {} are not plain PyTorch's", module_names(_BY_OPERATOR), w.software.stack)
+        if not _not_plain(w)
+        else Sentence("recompute of {}: {}", module_names(_BY_OPERATOR), _not_plain(w))
     ),
 )
 
@@ -272,10 +283,11 @@ SWAP_OR_REUSE = one_of(
     Exclusive.MASTER_WEIGHTS,
     "swap_or_reuse",
     "[mindspeed, swap_optimizer_feature.py]",
-    Sentence("swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two"),
-    lambda on, s: Sentence(
-        "swap_optimizer moves the master weights to the host and reuse_fp32_param keeps them in the weights: choose 1 of the 2"
+    Sentence(
+        "swap_optimizer and optimizer_cpu_offload move the master weights to the host, reuse_fp32_param keeps them in the "
+        "weights: one of the three"
     ),
+    lambda on, s: Sentence("{} each say where the master weights are: choose 1", on),
     gives_way=Feature.REUSE_FP32_PARAM,
 )
 
@@ -301,7 +313,7 @@ HOST_MEMORY = Rule(
     Sentence("optimizer states on the host (swap_optimizer, optimizer_cpu_offload) fit in the memory of a node"),
     _beyond_host,
     lambda w, s: Sentence(
-        "optimizer states take {} of host memory on a node, and {} has {}",
+        "optimizer states take up to {} of host memory on a node, and {} has {}",
         gibibytes(float(host_bytes_of_node(w, StrategyBatch.of([s]))[0])),
         w.cluster.profile.name,
         gibibytes(w.cluster.profile.host_memory_bytes or 0.0),

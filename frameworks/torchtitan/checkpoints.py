@@ -15,13 +15,13 @@ from frameworks.fully_sharded import EVERYTHING, NOTHING, Checkpoints
 
 
 class Mode(NamedTuple):
-    """``activation_checkpoint.mode``, and the option of ``selective``: each n-th layer, or 0 by operator."""
+    """``activation_checkpoint.mode``, and of ``selective`` each n-th layer; 0 is each layer, as 1."""
 
     mode: str
     every: int = 0
 
 
-BY_OPERATORS = Mode("selective")
+BY_OPERATORS = Mode("op")  # ``selective`` with another option
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
 

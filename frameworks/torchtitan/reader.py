@@ -156,7 +156,7 @@ class Reading(OptionValues):
         if option == OP:
             return BY_OPERATORS
         if not option.isdecimal() or len(option) > 6:
-            raise ReadingError(Sentence("selective_ac_option {!r} is not allowed; give a number of layers", option[:80]))
+            raise ReadingError(Sentence("selective_ac_option {!r} is not allowed; give op or a number of layers", option[:80]))
         return Mode("selective", int(option))
 
     def strategy(self) -> ParallelStrategy:

@@ -75,8 +75,8 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
     by_operator = s.recompute is Recompute.SELECTIVE
     mode = BY_OPERATORS if by_operator else mode_of(checkpoints(s), layout_of(workload, s))
     assert mode is not None  # of the nearest strategy
-    options: Options = {TABLE.columns["recompute"]: mode.mode}
-    if mode.mode == "selective":
+    options: Options = {TABLE.columns["recompute"]: "selective" if by_operator else mode.mode}
+    if by_operator or mode.mode == "selective":
         options[OPTION] = OP if by_operator else str(mode.every)
     if mode.mode != "none":
         options["activation_checkpoint.early_stop"] = True  # as PyTorch's own checkpoints, and the price

@@ -187,7 +187,7 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)),
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2)), ("3 entries", "pp 4")),
     ("swap_or_reuse", "any", DENSE_JOB, with_features(FLAT, Feature.SWAP_OPTIMIZER),
-     with_features(FLAT, Feature.SWAP_OPTIMIZER, Feature.REUSE_FP32_PARAM), ("choose 1 of the 2",)),
+     with_features(FLAT, Feature.SWAP_OPTIMIZER, Feature.REUSE_FP32_PARAM), ("reuse_fp32_param and swap_optimizer each",)),
     ("reuse_needs_bf16", "any", job(precision="fp16"), FLAT, with_features(FLAT, Feature.REUSE_FP32_PARAM), ("fp16",)),
     ("one_matmul_fusion", "any", DENSE_JOB, with_features(FLAT, Feature.MC2), with_features(FLAT, Feature.MC2, Feature.COC),
      ("mc2 and coc", "tp 4")),

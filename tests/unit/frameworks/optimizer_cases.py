@@ -71,6 +71,14 @@ OPTIMIZERS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
         with_features(ON_HOST, Feature.OPTIMIZER_CPU_OFFLOAD, Feature.BF16_MOMENTS),
         ("keeps its moments in FP32",),
     ),
+    (
+        "swap_or_reuse",
+        "any",
+        DENSE_JOB,
+        ON_HOST,
+        with_features(ON_HOST, Feature.SWAP_OPTIMIZER, Feature.OPTIMIZER_CPU_OFFLOAD),
+        ("swap_optimizer and optimizer_cpu_offload each",),
+    ),
     ("host_memory", "any", on_hosts(13e9), with_features(FLAT, Feature.SWAP_OPTIMIZER), ON_HOST, ("14.96 GiB of host memory",)),
     ("host_memory", "any", on_hosts(12e9), FLAT, with_features(FLAT, Feature.SWAP_OPTIMIZER), ("11.22 GiB of host memory",)),
 ]

@@ -147,6 +147,38 @@ def test_what_the_price_depends_on_and_is_not_understood_is_named(arguments: lis
     assert [sentence in f"{name}: {change}" for name, change in found.unread] == [True]
 
 
+HOST = ["--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--use-distributed-optimizer"]
+
+
+def test_the_part_of_states_on_the_host_matters_only_where_they_are_there() -> None:
+    part = ["--vocab-size", "1000", "--optimizer-offload-fraction", "0.5"]
+    assert read("megatron-lm@0.12", [*SMALL, *part]).unread == ()
+    assert [name for name, _ in read("megatron-lm@0.12", [*SMALL, *part, *HOST]).unread] == ["optimizer-offload-fraction"]
+
+
+def test_a_precision_aware_optimizer_without_a_distributed_one_is_named() -> None:
+    aware = [*SMALL, "--vocab-size", "1000", "--use-precision-aware-optimizer"]
+    wanted = "use-precision-aware-optimizer needs use-distributed-optimizer"
+    assert any(wanted in sentence for sentence in read("megatron-lm@0.12", aware).not_understood)
+    distributed = [*aware, "--use-distributed-optimizer"]
+    assert not any(wanted in sentence for sentence in read("megatron-lm@0.12", distributed).not_understood)
+
+
+@pytest.mark.parametrize(
+    ("label", "arguments", "warned"),
+    [
+        ("megatron-lm@0.12", HOST, True),
+        ("megatron-lm@0.12", [], False),
+        ("megatron-lm@0.19", HOST, False),
+    ],
+)
+def test_copies_beside_adam_are_doubted_before_they_waited(label: str, arguments: list[str], warned: bool) -> None:
+    given = [*SMALL, "--vocab-size", "1000", *arguments]
+    copies = [*given, "--overlap-cpu-optimizer-d2h-h2d"]
+    assert any("before its weights have come back" in sentence for sentence in read(label, copies).warnings) == warned
+    assert not any("before its weights have come back" in sentence for sentence in read(label, given).warnings)
+
+
 def test_what_the_framework_rejects_or_is_priced_in_another_form_is_said() -> None:
     both = read("megatron-lm@0.12", [*SMALL, "--vocab-size", "1000", "--bf16", "--fp16", "--rampup-batch-size", "8", "8", "99"])
     assert any("fp16 and bf16 exclude each other" in sentence for sentence in both.not_understood)

@@ -172,7 +172,7 @@ def test_stages_that_no_file_names_are_those_that_the_release_makes(
         ({**PIPELINE, "parallelism.pipeline_parallel_layers_per_stage": 12}, "3 virtual stages do not divide over pp 2"),
         ({**PIPELINE, "parallelism.module_fqns_per_model_part": [["tok_embeddings"], ["norm", "output"]]}, "does not place"),
         ({"compile.enable": True, "compile.components": ["model"]}, "no compilation"),
-        ({"activation_checkpoint.selective_ac_option": "all"}, "'all' is not allowed"),
+        ({"activation_checkpoint.selective_ac_option": "all"}, "'all' is not allowed; give op or a number"),
         ({"training.global_batch_size": 60}, "does not divide by 8 x 8"),
     ],
 )
@@ -208,6 +208,16 @@ def test_checkpoints_by_operator_are_read_and_written_as_they_are() -> None:
     written = TORCHTITAN.write(on_gpus(job.model, compiled=False), found)
     assert {'activation_checkpoint.mode="selective"', 'activation_checkpoint.selective_ac_option="op"'} <= {*written.arguments}
     assert TORCHTITAN.read(written.arguments, None) == found
+
+
+@pytest.mark.parametrize("option", ["0", "00", "1"])
+def test_each_layer_has_a_checkpoint_where_none_are_skipped(option: str) -> None:
+    """As torchtitan 0.2.2: ``if not ac_freq or _layer_sac_count % ac_freq == 0``."""
+    found = TORCHTITAN.read_job(options(**{"activation_checkpoint.selective_ac_option": option}), None)
+    whole = TORCHTITAN.read_job(options(**{"activation_checkpoint.mode": "full"}), None)
+    assert found.strategy == whole.strategy
+    assert found.strategy.recompute is Recompute.FULL
+    assert unread({**MIXTURE, "compile.enable": True, "activation_checkpoint.selective_ac_option": option}) == set()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.tensors import Tensor, TensorChoice, TensorShare
-from cost_models.shapes.training_task import Task, TrainingTask
+from cost_models.shapes.training_task import Adapters, Task, TrainingTask
 from cost_models.shapes.workload import Software, Workload
 from frameworks.torchtitan.flavors import FLAVORS
 from tests.unit.frameworks.legality_workloads import job
@@ -43,6 +43,8 @@ def by_rank(*layers: int) -> ParallelStrategy:
 
 
 DENSE, ROUTED = on_gpus(), on_gpus(MIXTURE)
+_LORA = TrainingTask(Task.LORA, Adapters(8, 16.0, ("linear_qkv",)))
+ADAPTED = replace(DENSE, training=replace(DENSE.training, task=_LORA))
 ASYNC = DEFAULT_FEATURES | Feature.TP_COMM_OVERLAP
 _T = "torchtitan"
 TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
@@ -77,6 +79,8 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_whole_layers", _T, DENSE, FULL, replace(FULL, recompute_num_layers=2), ("groups of 2 layers",)),
     ("recompute_by_operator", _T, DENSE, BY_OPERATOR,
      replace(BY_OPERATOR, recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL | RecomputeModule.LAYERNORM), ("stands alone",)),
+    ("recompute_by_operator", "any", ADAPTED, ALONE, BY_OPERATOR, ("adapters add",)),
+    ("recompute_by_operator", "any", on_gpus(precision="fp8"), ALONE, BY_OPERATOR, ("matmuls in fp8",)),
     ("torchtitan_operators", _T, DENSE, BY_OPERATOR,
      replace(by_rank(2, 2, 2, 2), recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL), ("all layers by operator",)),
     ("torchtitan_operators", _T, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("compiled in parts",)),
