@@ -26,7 +26,7 @@ def host_sentences(workload: Workload, plan: ParallelStrategy) -> list[str]:
     profile = workload.cluster.profile
     known = profile.host_memory_bytes
     whole = Sentence("{} states none", profile.name) if known is None else Sentence("{} has {}", profile.name, gibibytes(known))
-    memory = Sentence("Optimizer states take up to {} of host memory on each node; {}.", gibibytes(held), whole)
+    memory = Sentence("Optimizer states take {} of host memory on each node at their peak; {}.", gibibytes(held), whole)
     if Feature.OPTIMIZER_CPU_OFFLOAD not in plan.features:
         return [memory]
     least, most = host_update_fractions(workload)

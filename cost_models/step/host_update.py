@@ -76,7 +76,7 @@ def host_update_s(workload: Workload, batch: StrategyBatch, shard: Floats) -> Fl
 
 
 def host_bytes_of_node(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Bytes of host memory that optimizer states take on a node at most, on average over the nodes. ``[n]``
+    """Bytes of host memory that optimizer states take on a node at their peak, on average over the nodes. ``[n]``
 
     States that visit the device are 12 bytes a parameter, those that are updated on the host 16 with weights and gradients. For
     the latter each rank first copies all parameters that it holds, 4 bytes each, and then keeps its shard of them

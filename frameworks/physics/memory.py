@@ -313,7 +313,7 @@ HOST_MEMORY = Rule(
     Sentence("optimizer states on the host (swap_optimizer, optimizer_cpu_offload) fit in the memory of a node"),
     _beyond_host,
     lambda w, s: Sentence(
-        "optimizer states take up to {} of host memory on a node, and {} has {}",
+        "optimizer states take {} of host memory on a node at their peak, and {} has {}",
         gibibytes(float(host_bytes_of_node(w, StrategyBatch.of([s]))[0])),
         w.cluster.profile.name,
         gibibytes(w.cluster.profile.host_memory_bytes or 0.0),
