@@ -89,11 +89,12 @@ def profile(reference: str | Path) -> HardwareProfile:
 
 
 def shown_name(reference: str) -> str:
-    """The name of the profile of a name or path; the reference itself if it cannot be read here."""
+    """The name of the profile of a name or path; the reference itself if it cannot be read, or is a file with a shipped name."""
     try:
-        return profile(reference).name
+        name = profile(reference).name
     except ProfileError:
         return reference
+    return reference if name in names() else name
 
 
 @lru_cache(maxsize=32)

@@ -44,7 +44,7 @@ def with_open_recipe_of_plans(
     if not doubted:
         return []
     recipes, ranks = joined(", ", workload.device_traits.fp8_recipes), joined(", ", map(str, doubted))
-    return [Sentence("training.fp8_recipe is not stated ({}): plans {} do not fit with each of them.", recipes, ranks)]
+    return [Sentence("training.fp8_recipe is not stated ({}): with some of them, these plans do not fit: {}.", recipes, ranks)]
 
 
 def by_recipe(workload: Workload, strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]) -> list[ByRecipe]:

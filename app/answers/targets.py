@@ -9,7 +9,7 @@ from app.answers.batch_divisors import with_note_on_batch
 from app.answers.names import with_notes_on_names
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
-from app.jobs.precision import with_usual_recipe
+from app.jobs.precision import RECIPE, leaves_recipe_open, with_usual_recipe
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
@@ -26,17 +26,35 @@ def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
 
     The target is physics alone only if no release takes a plan that fits and physics has one, which a warning says first. Its
     other warnings list names of its limits that have no effect for the target. ``InputError`` if the named target's framework
-    would train the job's packed samples wrongly, and no plan is given.
+    would train the job's packed samples wrongly.
     """
     return with_note_on_batch(with_notes_on_names(_with_target(job, own)))
 
 
+def with_recipe_of(job: Job, searched: Job) -> Job:
+    """The job with the recipe that its search takes if it states none, so that both prices have the same."""
+    if not leaves_recipe_open(job.workload) or leaves_recipe_open(searched.workload):
+        return job
+    taken = searched.assumed[RECIPE]
+    return replace(job, workload=replace(job.workload, training=searched.workload.training)).with_defaults(
+        {RECIPE: (taken.value, taken.why)}
+    )
+
+
+def mispacked(job: Job) -> tuple[str, ...]:
+    """Why the framework of the named target is offered no plan of the job's packed samples; empty if it is."""
+    named = BY_LABEL.get(parse_target(job.workload.software.target).label) if job.is_target_given else None
+    return () if named is None else named.mispacked(job.workload)
+
+
 def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if job.is_target_given:
-        named = BY_LABEL.get(parse_target(job.workload.software.target).label)
-        if named is not None and job.strategy is None:
-            for sentence in named.mispacked(job.workload):
-                raise InputError(Sentence("training.mean_squared_length_fraction (--lengths): {}", sentence))
+        for sentence in mispacked(job):
+            raise InputError(
+                Sentence(
+                    "training.mean_squared_length_fraction (--lengths): {}; without it samples are padded.", sentence.rstrip(".")
+                )
+            )
         return job
     software, family = job.workload.software, job.workload.cluster.profile.family
     releases = [release for release in releases_of(software.stack) if family in release.target.families]
@@ -46,8 +64,8 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     releases = sorted(releases, key=lambda one: _shortfall(one, job.workload))
     for framework in releases:
         workload, rejections = _planned_for(job, framework, {}), Rejections()
-        if mispacked := framework.mispacked(workload):
-            reasons.append(mispacked[0].rstrip("."))
+        if wrong := framework.mispacked(workload):
+            reasons.append(wrong[0].rstrip("."))
         elif takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             return _with_framework(job, framework)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.answers.price import estimate_document
@@ -104,17 +104,18 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
     """The plans by step time, whatever the job's objective, since a budget bounds the distance in step time.
 
     A job without a strategy is checked at the recommended one, for which as many plans are compared as in a search. As there, the
-    plans are those of the usual target if the job names none.
+    plans are those of the usual target if the job names none; the recipe is that of the checked strategy's price.
     """
-    job = with_usual_target(job, own)
+    given, job = job, with_usual_target(job, own)
+    workload = replace(job.workload, training=given.workload.training)
     request = SearchRequest(
-        job.workload,
-        search_space(job.workload, job.limits),
-        constants_for(job.workload, own),
+        workload,
+        search_space(workload, job.limits),
+        constants_for(workload, own),
         listed=1 if job.strategy else job.settings.top,
         limits=job.limits,
         baseline=job.strategy,
-        paired_error=paired_error_of(job.workload, own),
+        paired_error=paired_error_of(workload, own),
         clock=time.perf_counter,
     )
     return search(

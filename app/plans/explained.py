@@ -11,7 +11,7 @@ import numpy as np
 from app.answers.price import estimate_document, fill_intervals
 from app.answers.schemas import EstimateDocument
 from app.answers.search_limits import limits_of
-from app.answers.targets import with_usual_target
+from app.answers.targets import mispacked, with_recipe_of, with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
@@ -39,6 +39,7 @@ from search.explain.explanation import (
     priced_changes,
 )
 from search.placement.layer_moves import neighbouring_moves
+from search.plans.plan import DeploymentPlan
 from search.ranking.ties import ties
 from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
@@ -67,35 +68,27 @@ def explain_document(
     """Explain the job's strategy and compare it with the fastest plan of a search.
 
     Without a strategy, explain the plan that the search recommends. The fastest is compared with the next structure. As in
-    ``search``, the plans are those of the usual target if the job names none.
+    ``search``, the plans are those of the usual target if the job names none. Nothing is searched where no plan may be offered.
     """
-    searched = with_usual_target(job, own)
-    job = job if job.strategy else searched
+    searched, found = job, None
+    if job.strategy is None or not mispacked(job):
+        searched = with_usual_target(job, own)
+        job = with_recipe_of(job, searched) if job.strategy else searched
+        found = _search(searched, own, on_progress, executor)
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
-    request = SearchRequest(
-        searched.workload,
-        search_space(searched.workload, job.limits),
-        constants_for(searched.workload, own),
-        listed=job.settings.top,
-        limits=job.limits,
-        paired_error=paired_error_of(searched.workload, own),
-        clock=time.perf_counter,
-    )
-    found = search(request, **limits_of(job)._asdict(), on_progress=on_progress, executor=executor)
-    strategy = job.strategy or (found.recommended.parallel if found.recommended else None)
+    strategy = job.strategy or (found.recommended.parallel if found and found.recommended else None)
     if strategy is None:
-        raise InfeasibleError(
-            Sentence("There is no plan: {}.", (found.nearest or Sentence("nothing is legal and fits")).rstrip("."))
-        )
+        nearest = found.nearest if found else None
+        raise InfeasibleError(Sentence("There is no plan: {}.", (nearest or Sentence("nothing is legal and fits")).rstrip(".")))
     priced = estimate_document(job, strategy, own, simulated=True, replayed=False)
-    rival = _rival(found, strategy)
+    rival = None if found is None else _rival(found, strategy)
     with np.errstate(all="ignore"):  # prices of an extreme job's neighbours may not be finite
         listed = sorted(
             [*one_change(workload, space, strategy, constants, simulate), *_moves(workload, strategy, constants)],
             key=lambda entry: entry["step_time_s"],
         )
-        turning = [] if rival is None else _turning_points(workload, strategy, rival, constants)
+        turning = [] if rival is None else _turning_points(workload, strategy, rival.parallel, constants)
         matters = sensitivity(workload, strategy, constants, simulate)
     fitting = [entry for entry in listed if entry["fits"]]
     parts = plain(priced)
@@ -107,18 +100,31 @@ def explain_document(
             "would_fit": None if priced.estimate.fits else _would_fit(fitting),
             "changes": listed,
             "sensitivity": matters,
-            "other": None if rival is None else _better(job, own, found, priced, strategy, rival),
+            "other": None if rival is None else _better(job, own, rival, priced, strategy),
             "turning_points": turning,
-            "proved_best": found.proof.proved_best,
-            "searched_target": searched.workload.software.target,
+            "proved_best": found is not None and found.proof.proved_best,
+            "searched_target": None if found is None else searched.workload.software.target,
         }
     )
 
 
-def _rival(found: SearchResult, strategy: ParallelStrategy) -> ParallelStrategy | None:
+def _search(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor) -> SearchResult:
+    request = SearchRequest(
+        job.workload,
+        search_space(job.workload, job.limits),
+        constants_for(job.workload, own),
+        listed=job.settings.top,
+        limits=job.limits,
+        paired_error=paired_error_of(job.workload, own),
+        clock=time.perf_counter,
+    )
+    return search(request, **limits_of(job)._asdict(), on_progress=on_progress, executor=executor)
+
+
+def _rival(found: SearchResult, strategy: ParallelStrategy) -> DeploymentPlan | None:
     """The best of the search, or the next structure if the strategy is the best."""
     others = [plan for plan in found.plans if plan.parallel != strategy]
-    return min(others, key=lambda plan: float(plan.estimate["step_time_s"])).parallel if others else None
+    return min(others, key=lambda plan: float(plan.estimate["step_time_s"])) if others else None
 
 
 def _moves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[dict[str, Any]]:
@@ -144,14 +150,8 @@ def _would_fit(fitting: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _better(
-    job: Job,
-    own: Sequence[Calibration],
-    found: SearchResult,
-    priced: EstimateDocument,
-    strategy: ParallelStrategy,
-    rival: ParallelStrategy,
+    job: Job, own: Sequence[Calibration], plan: DeploymentPlan, priced: EstimateDocument, strategy: ParallelStrategy
 ) -> Better:
-    (plan,) = [plan for plan in found.plans if plan.parallel == rival]
     mapping = fill_intervals(job.workload, {**plan.to_mapping()}, own)
     mine, its = plain(priced.estimate), mapping["estimate"]
     difference = its["step_time_s"] / mine["step_time_s"] - 1.0
@@ -171,7 +171,7 @@ def _better(
             "step_time_s": its["step_time_s"],
             "difference_fraction": difference,
             "is_tie": ties(its["step_time_s"], mine["step_time_s"], paired_error_of(job.workload, own).fraction),
-            "changes": changes(strategy, rival),
+            "changes": changes(strategy, plan.parallel),
             "why": why,
             "reasons": reasons if parts else None,
         }

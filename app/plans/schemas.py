@@ -153,7 +153,9 @@ class ExplainDocument(EstimateDocument):
     other: Better | None = Field(description="the fastest other plan; null where nothing else is legal and fits")
     turning_points: list[TurningPoint] = Field(description="how wrong a number must be for the order of the two to turn")
     proved_best: bool = Field(description="of the search beside it")
-    searched_target: str = Field(description="of that search: the job's, or the usual one where the job names none")
+    searched_target: str | None = Field(
+        description="of that search: the job's, or the usual one where the job names none; null where no plan may be offered"
+    )
 
 
 class TaskColumns(Document):

@@ -50,7 +50,8 @@ def _rows(document: ExplainDocument) -> Iterator[Row]:
         yield Sentence("Beside"), Sentence("{}: {}, {:+.1%}{}", name, seconds(other.step_time_s), other.difference_fraction, tie)
         if other.reasons is not None:
             yield "", other.reasons
-    yield Sentence("Proof"), proof_text(document)
+    if document.searched_target is not None:
+        yield Sentence("Proof"), proof_text(document, document.searched_target)
     yield from assumption_rows(document.assumptions, SHOWN_ASSUMPTIONS)
     yield Sentence("Next"), more_text()
 
@@ -65,14 +66,14 @@ def change_text(document: ExplainDocument) -> str:
     return Sentence("{}: step {:+.1%}, {:.1f} GiB, {}", best.change, best.delta_fraction, peak, fits)
 
 
-def proof_text(document: ExplainDocument) -> str:
-    """Which plan is proved."""
+def proof_text(document: ExplainDocument, target: str) -> str:
+    """Which plan is proved the fastest that the target takes."""
     other = document.other
     if not document.proved_best:
         return Sentence("nothing is proved: the search was cut")
     if other is None or (document.estimate.fits and other.step_time_s >= document.estimate.step_time_s):
-        return Sentence("this plan is the fastest {}", _space(document.searched_target))
-    return Sentence("the plan beside it is the fastest {}", _space(document.searched_target))
+        return Sentence("this plan is the fastest {}", _space(target))
+    return Sentence("the plan beside it is the fastest {}", _space(target))
 
 
 def _space(target: str) -> Sentence:

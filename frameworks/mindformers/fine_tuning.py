@@ -58,12 +58,7 @@ def mispacked(workload: Workload) -> tuple[str, ...]:
     """A sentence where samples would be packed [mindformers-1.8, packing_handler.py, alpaca_handler.py]."""
     if not is_fine_tune(workload) or workload.training.mean_squared_length_fraction == 1.0:
         return ()
-    return (
-        Sentence(
-            "MindFormers' PackingHandler shifts labels that are shifted already, so that tokens learn the one after the next. "
-            "Without --lengths samples are padded."
-        ),
-    )
+    return (Sentence("MindFormers' PackingHandler shifts labels twice, so that tokens learn the one after the next."),)
 
 
 def padded_by(given: Mapping[str, Any]) -> str:

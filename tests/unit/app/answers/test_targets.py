@@ -184,15 +184,19 @@ def test_packed_samples_that_a_framework_trains_wrongly_get_no_plan_of_it(task: 
     tuned = {"task": task, "seq_length": 4096, "global_batch_size": 8, **({"adapter": {"rank": 8}} if task == "lora" else {})}
     padded = {"model": "qwen3-8b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}, "training": tuned}
     packed = {**padded, "training": {**tuned, "mean_squared_length_fraction": 0.5}}
-    with pytest.raises(InputError, match=r"--lengths.*PackingHandler shifts labels .* Without --lengths samples are padded"):
+    with pytest.raises(InputError, match=r"--lengths.*PackingHandler shifts labels twice.*; without it samples are padded"):
         with_usual_target(job(packed, target="mindformers"))
     for software in ({"target": "mindformers"}, {"stack": "mindformers"}):
         assert with_usual_target(job(padded, **software)).workload.software.target == "mindformers@1.8"
     unnamed = with_usual_target(job(packed, stack="mindformers"))
     assert unnamed.workload.software.target == "any"
-    assert "PackingHandler" in unnamed.warnings[0]
-    own = with_usual_target(job({**packed, "strategy": {"tp": 8}}, target="mindformers"))  # a script of the user's is priced
-    assert any("PackingHandler" in warning for warning in own.warnings)
+    reason = "MindFormers' PackingHandler shifts labels twice, so that tokens learn the one after the next"
+    assert unnamed.warnings[0] == f"Physics alone: no framework runs these plans as they are, since {reason}."
+    assert unnamed.assumptions[-1] == f"software.target = any ({reason})"
+    with_baseline = job({**packed, "strategy": {"tp": 8}}, target="mindformers")
+    with pytest.raises(InputError, match="PackingHandler"):
+        with_usual_target(with_baseline)
+    assert any("PackingHandler" in warning for warning in with_baseline.warnings)  # its price is given
     pretrained = {**packed, "training": {"seq_length": 4096, "global_batch_size": 8, "mean_squared_length_fraction": 0.5}}
     assert with_usual_target(job(pretrained, target="mindformers")).workload.software.target == "mindformers@1.8"
 
