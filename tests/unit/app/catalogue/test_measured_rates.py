@@ -94,5 +94,6 @@ def test_the_compute_capability_goes_into_a_profile_without_one_and_must_agree_w
     assert str(profile(site).provenance["compute_capability"].basis) == "measured"
     capsys.readouterr()
     path = measured(tmp_path, compute_capability=9.0)
-    assert main(["hardware", "calibrate", HARDWARE, "--measurements", str(path), "--output", str(site)]) == BAD_INPUT
+    other = str(tmp_path / "other.yaml")
+    assert main(["hardware", "calibrate", HARDWARE, "--measurements", str(path), "--output", other]) == BAD_INPUT
     assert "is of a device of compute capability 9.0, and a100-sxm-80gb has 8.0" in capsys.readouterr().err
