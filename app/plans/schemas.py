@@ -86,7 +86,8 @@ class Sensitivity(Document):
     """The step with one quantity better, a rate times 1 + `change_fraction` or a time divided by it, and as much worse."""
 
     quantity: str = Field(
-        description="matmul_rate, memory_bandwidth, bandwidth.TIER, network_latency, host_time, host_link or expert_balance"
+        description="matmul_rate, memory_bandwidth, bandwidth.TIER, network_latency, host_time, host_link, host_memory or "
+        "expert_balance"
     )
     change_fraction: float
     better_step_time_s: float

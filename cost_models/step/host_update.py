@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cost_models.layer.compute import FP32_BYTES
@@ -40,6 +42,13 @@ def share_bytes_per_s(workload: Workload) -> float:
 def host_rate_bytes_per_s(workload: Workload) -> float:
     """Rate at which a rank's threads move bytes of host memory, all ranks of a node at work. [bytes/s]"""
     return min(ATTAINED_FRACTION * share_bytes_per_s(workload), THREADS * THREAD_BYTES_PER_S)
+
+
+def with_host_rate(workload: Workload, factor: float) -> Workload:
+    """The workload on hosts whose memory has ``factor`` times the rate, stated or assumed."""
+    cluster = workload.cluster
+    rate = factor * share_bytes_per_s(workload) * _ranks_of_node(workload)
+    return replace(workload, cluster=replace(cluster, profile=replace(cluster.profile, host_memory_bytes_per_s=rate)))
 
 
 def _ranks_of_node(workload: Workload) -> int:

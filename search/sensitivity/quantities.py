@@ -10,6 +10,7 @@ from typing import Any
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import TrainingJob, Workload
+from cost_models.step.host_update import with_host_rate
 from hardware_profiles.schema import CollectiveCurve, HardwareProfile, NetworkTier
 from search.plans.estimator import Estimator
 
@@ -84,6 +85,7 @@ def quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str, 
         ),
     )
     yield "host_link", lambda factor: on(replace(profile, host_link_bytes_per_s=profile.host_link_bytes_per_s * factor))
+    yield "host_memory", lambda factor: (with_host_rate(workload, factor), constants)
     if workload.model.moe is not None:
         yield "expert_balance", lambda factor: (replace(workload, training=_balanced(training, factor)), constants)
 

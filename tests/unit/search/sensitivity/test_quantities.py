@@ -6,6 +6,7 @@ import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from search.explain.plan_analysis import plan_analysis
@@ -46,6 +47,20 @@ def test_only_what_the_plan_uses_is_listed_what_matters_most_first() -> None:
     spans = [entry["worse_step_time_s"] - entry["better_step_time_s"] for entry in inside.values()]
     assert spans == sorted(spans, reverse=True)
     assert "bandwidth.roce" in found(workload(), NODE)
+
+
+@pytest.mark.parametrize("rate", [None, 4e11])
+def test_host_memory_moves_plans_that_run_adam_there(rate: float | None) -> None:
+    job = workload()
+    job = replace(job, cluster=replace(job.cluster, profile=replace(job.cluster.profile, host_memory_bytes_per_s=rate)))
+    on_host = replace(NODE, features=NODE.features | Feature.OPTIMIZER_CPU_OFFLOAD)
+    entry = found(job, on_host)["host_memory"]
+    batch = StrategyBatch.of([on_host])
+    share = 51.2e9 * 1.1 * 8 if rate is None else rate * 1.1
+    faster = replace(job, cluster=replace(job.cluster, profile=replace(job.cluster.profile, host_memory_bytes_per_s=share)))
+    assert entry["better_step_time_s"] == pytest.approx(float(estimate(faster, batch, CONSTANTS).step_time_s[0]))
+    assert entry["better_delta_fraction"] < 0 < entry["worse_delta_fraction"]
+    assert "host_memory" not in found(job, NODE)
 
 
 def test_a_bandwidth_that_the_site_gives_is_the_one_that_moves() -> None:
