@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
-from cost_models.layer.linear_attention import linear_attention_kept_bytes, recurrence_cp
+from cost_models.layer.linear_attention import head_ranks, linear_attention_kept_bytes
 from cost_models.layer.linear_inputs import linear_input_bytes, projection_copy_bytes
 from cost_models.layer.sparse_attention import attends_to_latents, indexer_bytes_per_token, latent_bytes_per_token
 from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_bytes
@@ -58,7 +58,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     if linear is not None:
         # The output of a state space is exchanged before its norm, which keeps one copy in any case.
         copied = projection_copy_bytes(workload) if linear.is_state_space else ELEMENT_BYTES * (outputs - 1.0)
-        kept = (linear_attention_kept_bytes(linear, t * recurrence_cp(linear, keys)) + copied * linear.value_width) / t
+        kept = (linear_attention_kept_bytes(linear, head_ranks(linear, keys)) + copied * linear.value_width) / t
         return kept, kept
     if model.mla is None:
         gated = 2.0 if model.attention_output_gate else 0.0

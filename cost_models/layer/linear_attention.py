@@ -24,42 +24,56 @@ def chunk_tokens(linear: LocalAttention) -> int:
     return DELTA_RULE_CHUNK if linear.is_delta_rule else LIGHTNING_CHUNK
 
 
-def linear_attention_flops_per_token(linear: LocalAttention) -> float:
+def linear_attention_flops_per_token(linear: LocalAttention, ranks: Floats) -> Floats:
     """Forward FLOPs that the chunked algorithm executes for one token, of all heads: more than the recurrence needs. [flops]
 
     In chunks of C tokens, each a full C x C block, a value head multiplies queries with keys (C dk), the result with values
     (C dv), queries with the state (dk dv) and keys with values into the state (dk dv). The delta rule also multiplies keys with
     keys (C dk), its inverse with keys and with values (C dk, C dv), and keys with the state (dk dv)
     [flash-linear-attention, chunk.py, wy_fast.py; minimax-01]. Inverting a C x C triangle is left out. A state space multiplies
-    queries with keys once for all heads of a group [mamba-2].
+    queries with keys once for all heads of a group [mamba-2], and a repeated group on each of its ranks
+    (``repeated_group_width``).
+
+    Parameters
+    ----------
+    ranks : ``[k]``
+        Ranks that divide the heads, of tensor and of context parallelism.
     """
     keys, values, chunk = linear.key_head_dim, linear.value_head_dim, chunk_tokens(linear)
     if linear.is_state_space:
-        heads = linear.num_value_heads * (chunk * values + 2 * keys * values)
-        return 2.0 * (linear.query_key_width * chunk + heads)
+        groups = linear.query_key_width + repeated_group_width(linear, ranks) / 2.0
+        return 2.0 * (groups * chunk + linear.num_value_heads * (chunk * values + 2 * keys * values))
     inside, state = (3 * keys + 2 * values, 3) if linear.is_delta_rule else (keys + values, 2)
-    return 2.0 * linear.num_value_heads * (chunk * inside + state * keys * values)
+    return np.full_like(ranks, 2.0 * linear.num_value_heads * (chunk * inside + state * keys * values))
 
 
-def linear_attention_s(linear: LocalAttention, tokens: Floats, tp: Floats, device: Device) -> tuple[Floats, Floats]:
+def linear_attention_s(linear: LocalAttention, tokens: Floats, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
     """Forward and backward time of the recurrence itself on one rank. [s] ``[k]``
 
     It is priced as fused attention whose kernels see one chunk: R C / (C + s0), with R the rate of long sequences. This is
     assumed; single kernels on GPUs reach from 0.6 to 2 times that [flashinfer-gdn].
     """
-    flops = linear_attention_flops_per_token(linear) * tokens / tp
+    flops = linear_attention_flops_per_token(linear, head_ranks(linear, keys)) * tokens / keys.tp
     return fused_attention_s(flops, float(chunk_tokens(linear)), linear.key_head_dim, device)
 
 
-def linear_attention_moved_bytes(linear: LocalAttention) -> float:
-    """HBM traffic a token of the memory-bound operators of a forward, before division by tp. [B]
+def linear_attention_moved_bytes(linear: LocalAttention, ranks: Floats) -> Floats:
+    """HBM traffic a token of the memory-bound operators of a forward, before division by tp. [B] ``[k]``
 
     Queries, keys and values pass the convolution, or an activation function, and are split from their gate. The output is
-    normalised and multiplied with the gate. A state space moves a state of each chunk.
+    normalised and multiplied with the gate. A state space moves a state of each chunk, and repeats groups before the convolution.
+
+    Parameters
+    ----------
+    ranks : ``[k]``
+        Ranks that divide the heads, of tensor and of context parallelism.
     """
-    passed = float(convolved_width(linear))
-    moved = READ_WRITE_BYTES * (2.0 * passed + linear.value_width) + ADD_BYTES * linear.value_width
-    return moved + (STATE_PASS_BYTES * linear.state_elements / linear.chunk_size if linear.is_state_space else 0.0)
+    passed = np.full_like(ranks, convolved_width(linear))
+    states = 0.0
+    if linear.is_state_space:
+        passed = passed + repeated_group_width(linear, ranks)
+        states = STATE_PASS_BYTES * linear.state_elements / linear.chunk_size
+    return READ_WRITE_BYTES * (2.0 * passed + linear.value_width) + ADD_BYTES * linear.value_width + states
 
 
 def recurrence_cp(linear: LocalAttention, keys: LayerKeys) -> Floats:
@@ -69,6 +83,11 @@ def recurrence_cp(linear: LocalAttention, keys: LayerKeys) -> Floats:
     """
     ranks = keys.cp if linear.is_state_space else np.maximum(keys.ulysses_degree, 1)
     return ranks.astype(np.float64)
+
+
+def head_ranks(linear: LocalAttention, keys: LayerKeys) -> Floats:
+    """Ranks that divide the heads of a recurrence, of tensor and of context parallelism. ``[k]``"""
+    return keys.tp * recurrence_cp(linear, keys)
 
 
 def repeated_group_width(linear: LocalAttention, ranks: Floats) -> Floats:

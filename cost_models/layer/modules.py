@@ -23,7 +23,7 @@ from cost_models.layer.compute import (
 from cost_models.layer.every_other_matmul import repeats_projection
 from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
-from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
+from cost_models.layer.linear_attention import head_ranks, linear_attention_moved_bytes, linear_attention_s
 from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.quantisation import quantise_s
 from cost_models.layer.sparse_attention import attends_to_latents, chosen_attention_s, indexer_s
@@ -189,7 +189,7 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     if not model.has_mixer:
         return np.zeros_like(n), np.zeros_like(n)
     if linear is not None:
-        return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
+        return linear_attention_s(linear, n, keys, device)
     dense = _dense_core(workload, keys, device, n, local=local)
     if model.sparse_attention is None:
         return dense
@@ -296,7 +296,9 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
         rotary = (heads + model.num_query_groups) * d + zero
         moved = (heads + 2 * model.num_query_groups) * d
     linear = model.linear_attention(local=local)
-    moved_bytes = READ_WRITE_BYTES * moved if linear is None else linear_attention_moved_bytes(linear)
+    moved_bytes = READ_WRITE_BYTES * moved + zero
+    if linear is not None:
+        moved_bytes = linear_attention_moved_bytes(linear, head_ranks(linear, keys))
     if model.learned_positions or model.no_positions or linear is not None:
         rotary = zero
     elif model.attention_output_gate:

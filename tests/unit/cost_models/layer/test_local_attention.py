@@ -99,10 +99,10 @@ def test_a_recurrence_takes_the_same_time_a_token_at_any_length() -> None:
 def test_worked_chunks() -> None:
     assert QWEN3_NEXT_80B.local_attention is not None
     assert MINIMAX_TEXT_01.local_attention is not None
-    assert linear_attention_flops_per_token(QWEN3_NEXT_80B.local_attention) == worked("delta-rule-chunk-flops")
+    assert linear_attention_flops_per_token(QWEN3_NEXT_80B.local_attention, np.ones(1))[0] == worked("delta-rule-chunk-flops")
     # Lightning attention, 64 heads of 128 in chunks of 256: queries with keys and with values, and twice the state.
-    lightning = linear_attention_flops_per_token(MINIMAX_TEXT_01.local_attention)
-    assert lightning == 2 * 64 * (256 * 2 * 128 + 2 * 128 * 128)
+    lightning = linear_attention_flops_per_token(MINIMAX_TEXT_01.local_attention, np.ones(1))
+    assert lightning[0] == 2 * 64 * (256 * 2 * 128 + 2 * 128 * 128)
     assert linear_attention_kept_bytes(QWEN3_NEXT_80B.local_attention, np.ones(1))[0] == worked("delta-rule-activations")
     # A state of 128 x 128 for each of 32 heads and 64 tokens, and its gradient: 16,384 bytes a token each.
     assert linear_attention_states_bytes(QWEN3_NEXT_80B.local_attention) == 32_768

@@ -14,6 +14,7 @@ from cost_models.layer.linear_attention import (
     linear_attention_exchanged,
     linear_attention_flops_per_token,
     linear_attention_kept_bytes,
+    linear_attention_moved_bytes,
     linear_attention_states_bytes,
 )
 from cost_models.shapes.flops import layer_flops_per_token
@@ -87,8 +88,21 @@ def test_flops_of_a_state_space_are_those_of_the_convention_and_of_its_chunks() 
     flops = layer_flops_per_token(HYBRID.of_kind(MAMBA), 2048.0, moe=False, local=True)
     assert flops == 2 * projections + 7 * 8 * 32 * 64
     # Queries and keys of a group 64 x 128; of a head 128 x 64 inside, 2 x 32 x 64 of the state.
-    assert linear_attention_flops_per_token(STATES) == 2 * (64 * 128 + 8 * (128 * 64 + 2 * 32 * 64))
-    assert linear_attention_flops_per_token(NANO_STATES) == worked("state-space-chunk-flops")
+    assert linear_attention_flops_per_token(STATES, np.ones(1))[0] == 2 * (64 * 128 + 8 * (128 * 64 + 2 * 32 * 64))
+    assert linear_attention_flops_per_token(NANO_STATES, np.ones(1))[0] == worked("state-space-chunk-flops")
+
+
+def test_repeated_groups_are_convolved_and_multiplied_on_each_rank() -> None:
+    ranks = np.array([1.0, 8.0, 32.0, 64.0])
+    flops, moved = linear_attention_flops_per_token(NANO_STATES, ranks), linear_attention_moved_bytes(NANO_STATES, ranks)
+    assert flops.tolist() == [3_407_872, 3_407_872, 4_194_304, 5_242_880]
+    # 6,144 channels pass a convolution and a split at 8 bytes, 4,096 a norm and a gate at 10; 12 bytes of 524,288 states in 128.
+    assert moved.tolist() == [8 * 6144 + 10 * 4096 + 49_152] * 2 + [8 * (6144 + 2 * more * 128) + 90_112 for more in (24, 56)]
+    divided, whole = cost(MAMBA, tp=2, cp=4, ulysses_degree=1), cost(MAMBA, tp=2, ulysses_degree=1)
+    # Ranks of cp have a quarter of the tokens, and of its two groups eight copies.
+    assert divided.forward["attention"][0] / whole.forward["attention"][0] == pytest.approx(
+        (64 * 128 * 4 + 8 * (128 * 64 + 2 * 32 * 64)) / (64 * 128 + 8 * (128 * 64 + 2 * 32 * 64)) / 4
+    )
 
 
 def test_a_state_space_keeps_its_projection_three_outputs_and_the_norms_statistics() -> None:
