@@ -11,6 +11,7 @@ from cost_models.memory.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_B
 from cost_models.memory.whole_tensors import matrix_fraction
 from cost_models.shapes.adapters import adapter_parameters
 from cost_models.shapes.layer_keys import data_parallel_sizes
+from cost_models.shapes.optimizers import ADAM
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -36,9 +37,11 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     batch = StrategyBatch.of([strategy])
     rules = workload.training.optimizer.rules
     fewer = 1.0 - rules.matrix_moments / rules.moments
-    # States in other types are saved in FP32 [transformer-engine, fused_adam.py].
-    in_types = workload.training.optimizer.state_types is not None
-    moments = (MOMENT_BYTES if in_types else float(moment_bytes(workload, batch)[0])) * (1.0 - fewer * matrix_fraction(workload))
+    # Transformer Engine saves moments in FP32, whatever it keeps [transformer-engine, fused_adam.py].
+    in_fp32 = workload.software_traits.uses_transformer_engine
+    share = rules.moments / ADAM.rules.moments
+    moments = share * MOMENT_BYTES if in_fp32 else float(moment_bytes(workload, batch)[0])
+    moments *= 1.0 - fewer * matrix_fraction(workload)
     bytes_each = (0.0 if workload.keeps_fp32_weights else WEIGHT_BYTES) + MASTER_BYTES + moments
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
     held, task = group.sharded.trained, workload.training.task

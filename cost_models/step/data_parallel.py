@@ -294,14 +294,16 @@ def optimizer_s(
 def _types_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """Bytes a parameter that types of states add to an update beside moments of their size, ``[n]``; below 0 where fewer move.
 
-    What is left of BF16 weights' master needs the weight, which is read too [transformer-engine, fused_adam.py].
+    What is left of BF16 weights' master needs the weight, which is read too; gradients are read as they are accumulated, unless
+    Megatron holds the master weights [transformer-engine, fused_adam.py].
     """
     types = workload.training.optimizer.state_types
     if types is None:
         return np.zeros(len(batch))
     shorter = 2.0 * (MASTER_BYTES - master_bytes(workload, batch))
+    fewer = FP32_BYTES - gradient_bytes(workload, batch) if adam_keeps_master(workload) else 0.0
     with_weight = adam_keeps_master(workload) and types.main_params == "fp32" and workload.training.precision != "fp16"
-    return FP32_BYTES * types.copy_passes + (ELEMENT_BYTES if with_weight else 0.0) - shorter
+    return FP32_BYTES * types.copy_passes + (ELEMENT_BYTES if with_weight else 0.0) - shorter - fewer
 
 
 def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:

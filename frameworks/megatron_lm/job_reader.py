@@ -127,7 +127,9 @@ class JobReading(Reading):
         if self.gathers_eight_bits() and self.recipe() == "mxfp8" and not shares:
             found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
         priced = {offload.SWITCH} if self.offloads else set()
-        if host_optimizer.FRACTION in self.given and not self.on(host_optimizer.SWITCH):
+        if self.on(host_optimizer.SWITCH):  # which needs it, and keeps its states in FP32
+            priced.add(host_optimizer.AWARE)
+        elif host_optimizer.FRACTION in self.given:
             priced.add(host_optimizer.FRACTION)
         return tuple(entry for entry in found if entry.name not in priced)
 

@@ -37,7 +37,7 @@ def type_arguments(workload: Workload) -> Arguments:
 
 
 def is_typed(release: Release) -> bool:
-    """Whether types of states are priced in a release: core 0.12 takes no BF16 there, and its Adam is another."""
+    """Whether types of states are priced in a release. Core 0.12 has fewer of them, and holds master weights in any recipe."""
     moment = release.arguments.get(STATES[1])
     return moment is not None and "bf16" in moment.choices
 

@@ -14,6 +14,7 @@ from app.launch_scripts.reading import read_script_job
 from cost_models.shapes.optimizers import Optimizer, StateTypes
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import Feature
+from documents.errors import InputError
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
@@ -120,3 +121,35 @@ def test_types_without_the_optimizer_that_has_them_are_said(tmp_path: Path) -> N
     path.write_text(script("--use-distributed-optimizer --exp-avg-dtype fp8"), encoding="utf-8")
     answer = command("estimate", path, "--hardware", "h100-sxm-80gb")
     assert "exp-avg-dtype!=fp32 needs use-precision-aware-optimizer" in answer.stderr
+
+
+@pytest.mark.parametrize("target", ["megatron-lm@0.12", "megatron-lm@0.19"])
+def test_a_written_plan_with_adam_on_the_host_is_read_back(target: str) -> None:
+    job = parse_job(
+        {
+            "model": "llama-3.1-8b",
+            "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8},
+            "training": {"seq_length": 4096, "global_batch_size": 64},
+            "software": {"target": target},
+        }
+    )
+    plan = ParallelStrategy(tp=4, dp=2)
+    plan = ParallelStrategy(tp=4, dp=2, features=plan.features | Feature.OPTIMIZER_CPU_OFFLOAD)
+    _, text = launch_file("megatron-lm", launch_block(job.workload, plan)["megatron-lm"], Start("Plan 1", 8, 8))
+    assert "--use-precision-aware-optimizer" in text
+    given = Given("plan", {"MASTER_ADDR": "node", "NODE_RANK": "0"})
+    profile = job.workload.cluster.profile
+    read = read_script_job(text, given, profile, profile.name, target=target)
+    assert not read.not_understood
+    assert read.job.workload.training.optimizer == Optimizer()
+    assert read.job.strategy is not None
+    assert Feature.OPTIMIZER_CPU_OFFLOAD in read.job.strategy.features
+
+
+def test_a_script_whose_adam_takes_types_is_read_for_the_release_that_prices_them() -> None:
+    profile = profile_of("h100-sxm-80gb")
+    read = read_script_job(script(AWARE), Given("train.sh"), profile, profile.name)
+    assert read.framework.target.label == "megatron-lm@0.19"
+    assert read.job.workload.training.optimizer == Optimizer(state_types=StateTypes())
+    with pytest.raises(InputError, match="'use-precision-aware-optimizer': it changes the memory"):
+        read_script_job(script(AWARE), Given("train.sh"), profile, profile.name, target="megatron-lm@0.12")

@@ -101,6 +101,24 @@ def test_an_update_moves_states_and_their_copies(types: tuple[str, ...], bytes_e
     assert found / usual == pytest.approx((bytes_each / D + 8) / (30 / D + 8))
 
 
+def optimizer_time_s(job: Workload, **columns: Any) -> float:
+    rates = device(workload(cluster=gpu()))  # which has no peak in 8 bits
+    return float(optimizer_s(job, batch(dp=D, **columns), held(), rates).max())
+
+
+def test_an_update_reads_gradients_in_16_bits_unless_megatron_holds_the_master_weights() -> None:
+    job = typed("fp32", "fp8", "fp8", precision="fp8", fp8_recipe="delayed")
+    # Gradient 4, weight 4, remainder 4, moments 2 x 2; FP32 copies: 5 passes of each.
+    each = 4 + 4 + 4 + 4 + 4 * 10
+    ratio = optimizer_time_s(job, features=IN_BF16) / optimizer_time_s(job)
+    assert ratio == pytest.approx(((each - 2) / D + 8) / (each / D + 8))
+    by_blocks = typed("fp32", "fp8", "fp8", precision="fp8", fp8_recipe="blockwise")
+    assert optimizer_time_s(by_blocks, features=IN_BF16) == optimizer_time_s(by_blocks)
+    # Gradient 4, master 4 and 4, weight 2 written.
+    master = (4 + 8 + 2 + 4 + 4 * 10) / D + 8
+    assert optimizer_time_s(by_blocks) / optimizer_time_s(job) == pytest.approx(master / (each / D + 8))
+
+
 def test_moments_are_saved_in_fp32() -> None:
     job = typed("fp16", "fp8", "fp8")
     plan = ParallelStrategy(dp=8)
@@ -108,3 +126,5 @@ def test_moments_are_saved_in_fp32() -> None:
     saved = saved_state(job, plan, constants()).total_bytes
     assert saved == saved_state(usual, plan, constants()).total_bytes
     assert saved == 14 * num_parameters(job.model).total
+    in_bf16 = replace(plan, features=plan.features | Feature.BF16_MOMENTS)
+    assert saved_state(usual, in_bf16, constants()).total_bytes == saved
