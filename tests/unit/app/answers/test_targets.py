@@ -136,10 +136,10 @@ def test_a_sampler_plans_for_the_target_and_says_nothing_of_physics() -> None:
 
 def test_the_target_stays_where_it_would_train_another_model_and_no_file_is_written() -> None:
     model: dict[str, Any] = model_to_mapping(model_preset("qwen3-30b-a3b").model)
-    model["constants"]["attention_output_bias"] = True
+    model["constants"]["attention_scale"] = 0.11
     found = with_usual_target(job({**MIXTURE, "model": model}))
     assert found.workload.software.target.startswith("mindspeed-llm@")
-    assert "Not the same model: MindSpeed-LLM cannot be told attention_output_bias." in found.warnings
+    assert "Not the same model: MindSpeed-LLM cannot be told attention_scale 0.11." in found.warnings
     document = search_document(found)
     assert document.plans
     for plan in document.plans:
