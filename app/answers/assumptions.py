@@ -208,8 +208,7 @@ class Measured:
 
         ``known`` are their prices in closed form, if already computed.
         """
-        whole = self.unmeasured
-        found = [whole] * len(asked)
+        found: list[list[str]] = [[] for _ in asked]
         short = [index for index, one in enumerate(asked) if one.plan.pp * one.plan.vpp <= MAX_VIRTUAL_STAGES]
         if short:
             with np.errstate(all="ignore"):  # another value of an extreme job may have no finite price
@@ -217,8 +216,9 @@ class Measured:
                 lines = self._lines([asked[index] for index in short], now)
             for index, of_plan in zip(short, lines, strict=True):
                 told = [line for line in of_plan if not line.is_silent or line.weight > 1.0]
-                found[index] = joined([line.sentence() for line in sorted(told, key=lambda line: -line.weight)], whole)
-        return [[*of_plan, *host_sentences(self._workload, one.plan)] for of_plan, one in zip(found, asked, strict=True)]
+                found[index] = [line.sentence() for line in sorted(told, key=lambda line: -line.weight)]
+        of_hosts = (host_sentences(self._workload, one.plan) for one in asked)
+        return [joined([*told, *of_host], self.unmeasured) for told, of_host in zip(found, of_hosts, strict=True)]
 
     def _lines(self, asked: Sequence[Asked], now: Sequence[Price] | None) -> list[list[_Line]]:
         batch = StrategyBatch.of([one.plan for one in asked])
