@@ -188,9 +188,10 @@ def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[A
     schedules = limits.schedule or _default_schedules(workload, ep)
     dispatchers = limits.dispatcher or _default_dispatchers(model)
     cp_algos = limits.cp_algo or cp_algos_tried(workload.software.target)
-    modes = limits.recompute or _default_recompute(workload, limits)
+    idle = always_idle(workload, limits)
+    modes = tuple(dict.fromkeys(_without(idle, mode) for mode in limits.recompute or _default_recompute(workload)))
     modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
-    allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}
+    allowed = {name: recompute_mode(name) for name, module in MODULE_NAMES.items() if name in allow and not module & idle}
     return {
         "schedule": kept("schedule", schedules, SCHEDULES, allow, forbid),
         "dispatcher": kept("moe_dispatcher", dispatchers, DISPATCHERS, allow if model.moe else frozenset(), forbid),
@@ -283,7 +284,18 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
     return (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL)
 
 
-def _default_recompute(workload: Workload, limits: SearchLimits) -> tuple[RecomputeMode, ...]:
+def always_idle(workload: Workload, limits: SearchLimits) -> RecomputeModule:
+    """Recompute modules that change nothing, whichever switches the search tries."""
+    return idle_modules(workload, usual_features(workload) & ~Feature(sum(limits.switches)) & ~features_among(limits.forbid))
+
+
+def _without(idle: RecomputeModule, mode: RecomputeMode) -> RecomputeMode:
+    """The mode without modules that change nothing."""
+    modules = mode.modules & ~idle
+    return replace(mode, modules=modules) if modules or not mode.modules else recompute_mode("none")
+
+
+def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     model, by_operator = workload.model, RecomputeModule.EVERY_OTHER_MATMUL
     framework = BY_LABEL.get(parse_target(workload.software.target).label)
     # Fused attention keeps no scores, so recomputing them frees nothing.
@@ -298,14 +310,7 @@ def _default_recompute(workload: Workload, limits: SearchLimits) -> tuple[Recomp
         names.append(str(by_operator.name).lower())
     names += [f"block:{layers}" for layers in range(1, min(MOST_COUNTED_LAYERS + 1, model.num_layers))]
     names += ["block:25%", "block:50%", "block:75%", "full"]
-    always_on = usual_features(workload) & ~Feature(sum(limits.switches)) & ~features_among(limits.forbid)
-    idle = idle_modules(workload, always_on)
-    modes = (
-        replace(mode, modules=mode.modules & ~idle)
-        for mode in map(recompute_mode, names)
-        if mode.modules & ~idle or not mode.modules
-    )
-    return tuple(dict.fromkeys(modes))
+    return tuple(map(recompute_mode, names))
 
 
 def _feature_combinations(

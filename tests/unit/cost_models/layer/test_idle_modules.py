@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from app.answers.price import estimate_document
+from app.answers.search import search_document
+from app.answers.targets import with_usual_target
 from app.jobs.job import Job, parse_job
 from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.recompute_modules import present_modules
@@ -61,6 +63,31 @@ def test_a_module_without_effect_is_named_and_no_search_tries_it() -> None:
         given = job(DENSE, hardware)
         modes = search_space(given.workload, given.limits).recompute
         assert [mode.name for mode in modes if mode.modules] == tried
+
+
+@pytest.mark.parametrize("hardware", ["h100-sxm-80gb", "atlas-800t-a2"])
+@pytest.mark.parametrize("given", [{"recompute": ["layernorm", "none", "layernorm+mlp"]}, {"allow": ["layernorm"]}])
+def test_a_listed_module_without_effect_is_named_and_stands_in_no_plan(hardware: str, given: dict[str, list[str]]) -> None:
+    asked = {**job(DENSE, hardware).document, "search": {"tp": 2, "pp": 1, "micro_batch_size": 1, **given}}
+    found = search_document(with_usual_target(parse_job({name: part for name, part in asked.items() if name != "strategy"})))
+    modes = search_space(parse_job(asked).workload, parse_job(asked).limits).recompute
+    names = [mode.name for mode in modes]
+    (field,) = given
+    said = f"search.{field}: layernorm has no effect: stack megatron-lm does not compute it again in layers of this model."
+    is_idle = hardware == "h100-sxm-80gb"
+    assert (said in found.warnings) == is_idle
+    assert any("layernorm" in name.split("+") for name in names) != is_idle
+    assert len(names) == len(set(names))
+    if is_idle:
+        assert not any("layernorm" in str(plan.strategy) for plan in found.plans)
+    if is_idle and field == "recompute":
+        assert names == ["none", "mlp"]
+
+
+def test_a_module_is_tried_where_a_switch_may_give_it_effect() -> None:
+    given = job(DENSE, "h100-sxm-80gb").document | {"search": {"recompute": ["layernorm"], "fused_norm": [False, True]}}
+    asked = parse_job({name: part for name, part in given.items() if name != "strategy"})
+    assert [mode.name for mode in search_space(asked.workload, asked.limits).recompute] == ["layernorm"]
 
 
 def test_a_module_that_other_recompute_covers_is_named() -> None:
