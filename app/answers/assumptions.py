@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ TOLD_PEAK_BYTES: Final = 1.0 * GIB
 MAX_VIRTUAL_STAGES: Final = 128  # pipeline stages at most: a price grows with their square, and this needs dozens of prices
 MOST_KEYS: Final = 1024  # prices of layers under each other value of a job: a few hundred bytes each, kept as long as the job
 FITS = Sentence(", which fits")
+_OF_FIELD = re.compile(r"\{0\}(\.\{1\})? = \{\d\} \{\d\}")  # the template of a field, its value and where it is from
 _SWITCH = "strategy.switches."  # a switch is known by its own name
 _NO_OTHER = Sentence("not measured, as no other value runs with this strategy")
 _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # names in the search's limits, if they differ from the strategy's
@@ -144,11 +146,11 @@ def assumption_sentences(
 
 
 def brief(sentence: str) -> str:
-    """An assumption without the origin of its value. A sentence without parts is returned unchanged."""
+    """An assumption without the origin of its value. A sentence on something else than a field is returned unchanged."""
     if not isinstance(sentence, Sentence) or not sentence.values:
         return sentence
     told, *effect = sentence.values if isinstance(sentence.values[0], Sentence) else (sentence,)
-    if not isinstance(told, Sentence) or len(told.values) < 3:
+    if not isinstance(told, Sentence) or not _OF_FIELD.fullmatch(told.template):
         return sentence
     *field, value, _ = told.values
     name = ".".join(field).removeprefix(_SWITCH)

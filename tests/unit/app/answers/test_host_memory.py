@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.answers.assumptions import brief
 from app.answers.host_memory import host_sentences
 from app.answers.price import estimate_document
 from app.calibrations.constants import interval_of
@@ -71,6 +72,13 @@ def test_an_answer_says_what_the_hosts_give() -> None:
     assert "h20-sxm-96gb states none" in other
     assert "31 GB/s a rank (0.6 of its share of 51.2 GB/s, assumed as the profile states none)" in other
     assert "host memory" not in " ".join(answer(on_host=False)["assumptions"])
+
+
+def test_what_the_hosts_give_is_shown_as_it_is_said() -> None:
+    job = job_of()
+    said = host_sentences(job.workload, job.strategy)
+    assert len(said) == 2
+    assert list(map(brief, said)) == said  # they have as many parts as the sentence on a field
 
 
 def test_a_rank_alone_on_its_host_is_limited_by_its_threads() -> None:
