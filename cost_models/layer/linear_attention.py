@@ -66,7 +66,7 @@ def linear_attention_moved_bytes(linear: LocalAttention, ranks: Floats) -> Float
     Parameters
     ----------
     ranks : ``[k]``
-        Ranks that divide the heads, of tensor and of context parallelism.
+        ``head_ranks`` of the keys.
     """
     passed = np.full_like(ranks, convolved_width(linear))
     states = 0.0
@@ -112,7 +112,7 @@ def linear_attention_kept_bytes(linear: LocalAttention, ranks: Floats) -> Floats
     Parameters
     ----------
     ranks : ``[k]``
-        Ranks that divide the heads, of tensor and of context parallelism.
+        ``head_ranks`` of the keys.
     """
     if linear.is_state_space:
         projection = convolved_width(linear) + linear.value_width + projected_steps(linear) + repeated_group_width(linear, ranks)
@@ -146,7 +146,7 @@ def linear_attention_exchanged(linear: LocalAttention, ranks: Floats) -> Floats 
     Parameters
     ----------
     ranks : ``[k]``
-        Ranks that divide the heads, of tensor and of context parallelism.
+        ``head_ranks`` of the keys.
     """
     if linear.is_state_space:
         groups = 2.0 * linear.query_key_width + repeated_group_width(linear, ranks)
