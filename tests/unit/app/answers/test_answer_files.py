@@ -47,7 +47,10 @@ def test_a_task_that_no_framework_starts_names_programs_that_do() -> None:
     alone = [plan for plan in document.plans if plan.strategy.tp * plan.strategy.pp * plan.strategy.cp == 1]
     assert alone
     divided = [plan for plan in document.plans if plan.strategy.tp * plan.strategy.pp > 1]
-    for plans, said in ((alone, "start it with these degrees"), (divided, "--tp 1 --pp 1 --cp 1 plans for LLaMA-Factory")):
+    for plans, said in (
+        (alone, "--forbid reuse_fp32_param,swap_attention plans for LLaMA-Factory"),
+        (divided, "--tp 1 --pp 1 --cp 1 plans for LLaMA-Factory"),
+    ):
         one = document.model_copy(update={"plans": plans[:1], "recommended": None})
         assert said in text_of(one)
 
