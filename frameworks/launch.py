@@ -8,6 +8,7 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
+from frameworks.framework import Framework
 from frameworks.legality import Violation, cautions, launchable_on, violations
 from frameworks.registry import BY_NAME, releases_for
 
@@ -55,9 +56,7 @@ def launch_block(
             else:
                 launch = framework.write(workload, strategy)
                 arguments, environment = list(launch.arguments), dict(launch.environment)
-                notes += [
-                    Sentence("Its price is not the plan's: `meshplan estimate` of this file says it, and whether it fits.")
-                ] * bool(broken)
+                notes += _price_notes(workload, strategy, framework) if broken else ()
                 notes += [*framework.misstated(workload), *cautions(workload, strategy, target), *launch.notes]
         block[target.name] = {
             "target": target.label,
@@ -68,3 +67,13 @@ def launch_block(
             "rules": [{"rule": violation.rule, "sentence": violation.sentence} for violation in broken],
         }
     return block
+
+
+def _price_notes(workload: Workload, strategy: ParallelStrategy, framework: Framework) -> tuple[str, ...]:
+    """Where the price of a file of another plan is, if the framework takes that plan."""
+    nearest, _ = framework.nearest(workload, strategy)
+    left = violations(workload, nearest, framework.target)
+    if left:
+        rules = joined(", ", (violation.rule for violation in left))
+        return (Sentence("No price of this file is known: `meshplan estimate` refuses it too ({}).", rules),)
+    return (Sentence("Its price is not the plan's: `meshplan estimate` of this file says it, and whether it fits."),)

@@ -16,7 +16,6 @@ from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework
 from frameworks.registry import BY_LABEL, newer_release, parse_target, releases_of
-from frameworks.target import Target
 from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
 from search.space.enumeration import Rejections, refusals
 
@@ -69,12 +68,14 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
         elif takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             return _with_framework(job, framework)
         else:
-            reasons.append(_why_not(workload, framework.target, rejections))
+            reasons.append(_why_not(workload, framework, rejections))
     if not takes_a_plan(job.workload, job.limits, constants_for(job.workload, own), Rejections()):
         return _with_framework(job, releases[0])  # physics refuses it as well, and the search says why
-    alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", reasons[0])
+    none_is_told = _shortfall(releases[0], job.workload) == 2  # then the newest says why
+    why = reasons[-1 if none_is_told else 0]
+    alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", why)
     job = replace(job, warnings=(alone, *job.warnings), no_target_fits=True)
-    return _assuming(job, Sentence("software.target = any ({})", reasons[0]))
+    return _assuming(job, Sentence("software.target = any ({})", why))
 
 
 def _planned_for(job: Job, framework: Framework, assumed: dict[str, str]) -> Workload:
@@ -104,10 +105,12 @@ def _shortfall(framework: Framework, workload: Workload) -> int:
     return 2 if framework.untold(workload) else int(bool(framework.misstated(workload)))
 
 
-def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:
-    reason = most_frequent(workload, rejections)
+def _why_not(workload: Workload, framework: Framework, rejections: Rejections) -> str:
+    target, reason = framework.target, most_frequent(workload, rejections)
     if reason is not None and refusals(workload):
         return Sentence("{} takes no plan of this job: {}", target.label, reason.rstrip("."))
+    if untold := framework.untold(workload):
+        return Sentence("{} takes no plan of this job: {}", target.label, untold[0].rstrip("."))
     if reason is None:
         return Sentence("{} takes no plan of this job that fits", target.label)
     return Sentence("{} takes no plan of this job that fits; most often: {}", target.label, reason.rstrip("."))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
@@ -25,6 +26,7 @@ from frameworks.megatron_lm.writer import arguments
 from frameworks.release import Release
 from frameworks.target import Target
 
+SINGLE_BLOCKS = Sentence("a model with layers of one block")
 RECIPE = "delayed"  # of --fp8-recipe [megatron-0.12, arguments.py; megatron-0.19, transformer_config.py]
 TOKENIZER = ("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')
 
@@ -53,7 +55,8 @@ def _untold(dialect: Dialect, workload: Workload) -> tuple[str, ...]:
     if workload.training.task.adapters is not None:
         return untold_task(dialect.name, dialect.tasks, workload)
     optimizer = untold_optimizer(dialect.name, dialect.optimizers, workload, types=dialect.types_states)
-    return untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks) + optimizer
+    single = untold_task(SINGLE_BLOCKS, (Task.PRETRAIN,), workload) if workload.model.hybrid_layer_pattern else ()
+    return single or untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks) + optimizer
 
 
 def _misstated(dialect: Dialect, workload: Workload) -> tuple[str, ...]:

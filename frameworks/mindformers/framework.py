@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.environment import HCCL
 from frameworks.framework import Framework, untold_optimizer, untold_task
 from frameworks.mindformers import adapters, fine_tuning
 from frameworks.mindformers.job_reader import read_job
+from frameworks.mindformers.models import unsaid_layers
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
 from frameworks.mindformers.rules import FIXED, NAME, OPTIMIZERS, PLACEMENTS, RULES
@@ -18,9 +19,11 @@ from frameworks.target import Target
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
-    """Sentences on legacy layers, whose options are read and not written, on another task or optimizer, and on packed samples."""
+    """Sentences on layers that no file says, legacy ones (read, not written), another task or optimizer, and packed samples."""
     legacy = Sentence("The layers are those of use_legacy: True, and files for them are changed (`meshplan tune`), not written.")
+    unsaid = list(unsaid_layers(workload.model))
     return (
+        *((Sentence("Not the same model: {} cannot be told {}.", NAME, joined("; ", unsaid)),) if unsaid else ()),
         *((legacy,) if workload.software.legacy_layers else ()),
         *untold_task(NAME, fine_tuning.TASKS, workload),
         *untold_optimizer(NAME, OPTIMIZERS, workload),

@@ -100,12 +100,18 @@ def _common(model: ModelShape) -> Iterator[str]:
         yield Sentence("an MLP of {}{}", "" if model.gated_linear_unit else "ungated ", constants.activation or "gelu")
     if constants.normalization not in (None, "rmsnorm"):
         yield f"{constants.normalization}"
-    if model.hybrid_layer_pattern:
-        yield Sentence("layers of one block each")
+    yield from unsaid_layers(model)
     if model.no_positions:
         yield Sentence("attention without positions")
     if model.learned_positions or model.alibi:
         yield Sentence("learned positions") if model.learned_positions else Sentence("ALiBi positions")
+    yield from not_computed(constants)
+
+
+def unsaid_layers(model: ModelShape) -> Iterator[str]:
+    """Words for layers that no key of a file says, so that a file would be of a model of another cost."""
+    if model.hybrid_layer_pattern:
+        yield Sentence("layers of one block each")
     if model.local_attention is not None:
         yield Sentence(
             "layers with {}", Sentence("a window") if model.local_attention.kind == "window" else Sentence("linear attention")
@@ -114,7 +120,6 @@ def _common(model: ModelShape) -> Iterator[str]:
         yield Sentence("sparse attention")
     if model.attention_output_gate:
         yield Sentence("a gate behind attention")
-    yield from not_computed(constants)
 
 
 def not_computed(constants: ModelConstants) -> Iterator[str]:

@@ -37,7 +37,7 @@ def launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchD
         return Sentence("no file is written for {}; LLaMA-Factory and ms-swift start it with these degrees", task)
     if not plan.launchable_on:
         if document.no_target_fits:
-            return Sentence("no public release can run plan {}, and the usual target has none that fits", plan.rank)
+            return Sentence("no public release can run plan {}; the warning says why", plan.rank)
         return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
     return Sentence("--save-dir DIR writes launch files")
 

@@ -453,3 +453,12 @@ def test_a_switch_that_the_framework_has_on_whatever_the_plan_says_is_said_and_n
     assert not block["launchable"]
     assert f"Not as planned: {str(feature.name).lower()} is on: " in " ".join(block["notes"])
     assert not any(label.startswith(framework) for label in launchable_on(made, off))
+
+
+def test_a_file_that_is_refused_as_well_has_no_price() -> None:
+    other = launch_block(NVIDIA, replace(MIXTURE_PLAN, features=MIXTURE_PLAN.features | Feature.MC2))["megatron-lm"]
+    assert any("of this file says it, and whether it fits" in note for note in other["notes"])
+    refused = launch_block(job(replace(DENSE, constants=replace(DENSE.constants, model_type="llama"))), DENSE_PLAN)["mindformers"]
+    assert refused["arguments"]
+    assert any("refuses it too (mindformers_model" in note for note in refused["notes"])
+    assert not any("says it, and whether it fits" in note for note in refused["notes"])

@@ -8,8 +8,10 @@ import pytest
 from app.catalogue.models.presets import model_preset
 from app.language.choice import said
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Schedule
+from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Software, TrainingJob, Workload
 from frameworks.framework import ReadingError
+from frameworks.launch import launch_block
 from frameworks.legality import violations
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19
 from frameworks.megatron_lm.job_reader import read_job
@@ -155,3 +157,18 @@ def test_tp_and_cp_are_those_that_state_spaces_are_built_with(heads: int, groups
         assert ("ulysses_heads" in rules) is (algo is CpAlgo.ULYSSES and cp > 1 and 32 % (tp * cp) > 0), (tp, cp)
         both.add(legal)
     assert both == {True, False}
+
+
+def test_no_file_is_written_for_a_fine_tune_of_such_layers() -> None:
+    plan = ParallelStrategy(tp=2, dp=2048)
+    tuned = replace(JOB, training=replace(JOB.training, task=TrainingTask(Task.SFT)))
+    assert launch_block(JOB, plan)["megatron-lm"]["arguments"]
+    entry = launch_block(tuned, plan)["megatron-lm"]
+    assert entry["arguments"] is None
+    assert any("layers of one block is written for pretrain, not sft" in note for note in entry["notes"])
+
+
+def test_no_file_of_mindformers_is_written_as_another_model() -> None:
+    entry = launch_block(hybrid_job(64, 8), divided(2, 1))["mindformers"]
+    assert entry["arguments"] is None
+    assert any("cannot be told layers of one block each; layers with linear attention" in note for note in entry["notes"])

@@ -175,7 +175,7 @@ def test_the_last_line_offers_no_target_where_the_usual_one_has_no_plan_that_fit
     assert not search_document(job(small, target="any")).no_target_fits
     print_search(plain_text(printed, 200), document.model_copy(update={"warnings": ["仅按物理约束"]}))  # in any language
     last = next(line for line in printed.getvalue().splitlines() if line.startswith("Next"))
-    assert "no public release can run plan 1, and the usual target has none that fits" in last
+    assert "no public release can run plan 1; the warning says why" in last
     assert "--target NAME" not in last
 
 
@@ -220,3 +220,10 @@ def test_a_search_that_names_no_release_says_which_is_newer(named: dict[str, str
     told = [each for each in document.assumptions if each.startswith("software.target = ")]
     assert len(told) == ("is newer" in said)
     assert all("megatron-lm@0.19" in each for each in told)
+
+
+def test_a_task_that_no_release_starts_is_no_question_of_memory() -> None:
+    tuned = {"task": "sft", "seq_length": 4096, "global_batch_size": 8}
+    blocks = {"model": "nemotron-h-8b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}, "training": tuned}
+    found = with_usual_target(job({**blocks, "search": {"tp": 2, "pp": 1, "micro_batch_size": 1}}))
+    assert "since megatron-lm@0.19 takes no plan of this job: Not the same task: a model" in found.warnings[0]
