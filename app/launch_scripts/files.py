@@ -10,8 +10,9 @@ from app.launch_scripts.forms import FSDP2_SCRIPT, form_of
 from app.launch_scripts.launch import Given
 from app.launch_scripts.named_models import CONFIG
 from app.launch_scripts.reading import ReadScript, Sections, read_script_job
+from app.launch_scripts.yaml_launch import YAML_LIMITS
 from documents.errors import InputError, show
-from documents.reading import read_text
+from documents.reading import parse_document, read_text
 from documents.sentences import Sentence
 from frameworks.mindformers.table import FOLDER
 from hardware_profiles import catalogue
@@ -68,6 +69,8 @@ def script_job(
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
     hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
     if hardware is None:
+        if Path(path).suffix in (".yaml", ".yml"):
+            parse_document(read_text(Path(path)), path, limits=YAML_LIMITS)  # whose kind is unknown if it is broken
         raise InputError(Sentence("cluster.hardware (--hardware): missing; a launch script does not say it."))
     others = {**sections, "cluster": cluster, "software": software}
     return load_script(

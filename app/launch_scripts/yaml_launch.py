@@ -25,7 +25,7 @@ from frameworks.framework import ReadingError
 from frameworks.mindformers.table import FOLDER, MODEL, RELEASE
 from frameworks.release import Release
 
-_LIMITS = Limits(aliases=True)
+YAML_LIMITS = Limits(aliases=True)
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
 MAX_PATHS = 5_000
 
@@ -35,7 +35,7 @@ class YamlLaunch:
 
     def __init__(self, text: str, given: Given, release: Release) -> None:
         self.text, self._given, self._release = text, given, release
-        document = parse_document(text, given.name, limits=_LIMITS)
+        document = parse_document(text, given.name, limits=YAML_LIMITS)
         if release.name == RELEASE.name:
             _refuse_others(document, given.name)
         try:
@@ -56,7 +56,7 @@ class YamlLaunch:
             return
         for key, value in node.value:
             path = f"{lead}{key.value}"
-            if path in self._nodes or len(self._nodes) > MAX_PATHS or path.count(".") > _LIMITS.depth:
+            if path in self._nodes or len(self._nodes) > MAX_PATHS or path.count(".") > YAML_LIMITS.depth:
                 continue
             self._nodes[path] = (key, value)
             self._collect(value, f"{path}.")

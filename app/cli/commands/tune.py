@@ -42,9 +42,11 @@ def tune(
     from app.launch_scripts.service import tune_document
     from app.launch_scripts.table import SECTIONS, print_tuning
     from app.text import terminal
-    from app.text.files import save_text
+    from app.text.files import check_output, save_text
 
     to_print = options.sections_shown(details, show, SECTIONS)
+    if output is not None:
+        check_output(output, "--output", [script, *(files or ())])
     sections: dict[str, dict[str, Any]] = {}
     if time_limit_s is not None:
         sections["search"] = {"time_limit_s": time_limit_s}

@@ -140,6 +140,7 @@ strategy: {tp: 8, micro_batch_size: 1}
         (("sweep", "job.yaml"), "--output", "job.yaml"),
         (("estimate", "job.yaml"), "--timeline", "job.yaml"),
         (("report", "other.yaml"), "--output", "other.yaml"),
+        (("tune", "other.yaml", "--hardware", "atlas-800t-a2"), "--output", "other.yaml"),
         (("compare-trace", "other.yaml", "--job", "job.yaml"), "--records", "other.yaml"),
         (("compare-trace", "other.yaml", "--job", "job.yaml"), "--records", "job.yaml"),
         (("calibrate", "other.yaml", "--hardware", "atlas-800t-a2", "--stack", "mindspeed-llm"), "--output", "other.yaml"),
