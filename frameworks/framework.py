@@ -54,6 +54,10 @@ class ReadingError(ValueError):
     """No strategy matches the arguments; the message is one sentence."""
 
 
+class DevicesError(ReadingError):
+    """No strategy of the arguments has the number of devices that was given beside them."""
+
+
 ROWS_UNSAID = Sentence("vocab-size is not given: the tokenizer decides how many rows the embedding has.")
 
 

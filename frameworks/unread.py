@@ -48,6 +48,8 @@ UNEVEN = (
     *("reset-attention-mask", "pack", "neat-pack", "no-pad-to-seq-lengths", "variable-seq-lengths"),
     *("fix-sub-seq-length", "max-seqlen-per-dp-cp-rank", "dataloader-inter-document-masking", "sft"),
 )
+# Arguments that change the time only beside another: pages of host memory that a device cannot read by itself are copied first.
+BESIDE: Mapping[str, str] = {"no-pin-cpu-grads": "optimizer-cpu-offload", "no-pin-cpu-params": "optimizer-cpu-offload"}
 
 
 class Unread(NamedTuple):
@@ -77,6 +79,10 @@ def matters(release: Release, name: str) -> bool:
 
 def _changes(release: Release, written: Given, given: Given, name: str) -> Iterator[Unread]:
     argument = release.arguments.get(name)
+    other = BESIDE.get(name)
+    if other is not None and other in release.arguments and holds(release, given, other):
+        yield Unread(name, Sentence("beside {} {}", other, CHANGES["time"]))
+        return
     if not matters(release, name):
         return
     if argument is not None and name not in given:

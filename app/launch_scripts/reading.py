@@ -30,7 +30,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
-from frameworks.framework import ROWS_UNSAID, Framework, ReadingError, ReadJob
+from frameworks.framework import ROWS_UNSAID, DevicesError, Framework, ReadingError, ReadJob
 from frameworks.megatron_lm import hybrid
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.release import Release, accepts
@@ -152,7 +152,7 @@ def read_script_job(
             Passed(None, "", Sentence("the launcher starts {} devices, and {} were asked for", started, devices))
         )
     num_devices = started if devices is None else devices
-    read = _read_job(framework, launch, given, num_devices, folder)
+    read = _read_job(framework, launch, given, num_devices, folder, is_stated=devices is not None)
     ignored = _ignored(framework, read, launch, given, assume or {})
     strategy = read.strategy
     num_devices = num_devices or (None if framework.suffix == "sh" else strategy.tp * strategy.pp * strategy.cp * strategy.dp)
@@ -266,14 +266,23 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     return {**kept, **changes}
 
 
-def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None, folder: Path | None) -> ReadJob:
+def _whose_number(is_stated: bool) -> str:
+    """Where the number of devices comes from that arguments contradict, as the end of a sentence."""
+    if is_stated:
+        return Sentence("; their number is that of --devices")
+    return Sentence("; the launcher starts that many, and --devices states another number")
+
+
+def _read_job(
+    framework: Framework, launch: Launch, given: Given, num_devices: int | None, folder: Path | None, *, is_stated: bool
+) -> ReadJob:
     try:
         if framework.named is None:
             return framework.read_job(launch.arguments, num_devices)
         named = framework.named.model(launch.arguments)
         return framework.named.read_job(launch.arguments, num_devices, named_shape(named, given, folder))
     except ReadingError as error:
-        hint = Sentence("; --devices states another number") if "launcher" in str(error) else ""
+        hint = _whose_number(is_stated) if isinstance(error, DevicesError) else ""
         if "is not given" in str(error) and (unset := [each for each in launch.not_understood if "--set" in each.reason]):
             hint = Sentence("; line {}: {}: {}", unset[0].line, unset[0].text, unset[0].reason)
         raise InputError(Sentence("{}: {}{}.", given.name, str(error).rstrip("."), hint)) from None

@@ -12,7 +12,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, Paralle
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_LAYERS, MAX_NUMBER
 from documents.sentences import Sentence
-from frameworks.framework import ReadingError
+from frameworks.framework import DevicesError, ReadingError
 from frameworks.megatron_lm import hybrid
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.megatron_lm.optimizer import MAIN_GRADS, is_typed, read_types
@@ -22,6 +22,7 @@ from frameworks.table import Table, features_read, key_of
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 FSDP = ("use-custom-fsdp", "use-megatron-fsdp")
+CHUNK = "num-layers-per-virtual-pipeline-stage"
 COUNTED_ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 
 
@@ -35,9 +36,9 @@ class Reading:
         self.tp, self.pp, self.cp = (self.column(name) for name in ("tp", "pp", "cp"))
         replica = self.tp * self.pp * self.cp
         if (num_devices or replica) % replica:
-            raise ReadingError(
+            raise DevicesError(
                 Sentence(
-                    "tp {} x pp {} x cp {} = {} devices of a replica do not divide the {} that the launcher starts",
+                    "tp {} x pp {} x cp {} = {} devices of a replica do not divide the {} devices",
                     self.tp,
                     self.pp,
                     self.cp,
@@ -123,7 +124,7 @@ class Reading:
         if placed := hybrid.layout_of(self.symbols, self.pp):
             self.vpp = len(placed)
             return self.vpp, unless_default(placed, self.schedule())
-        chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
+        chunk = self.number(CHUNK, low=1)
         self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
         if text := self.value(LAYOUT) if LAYOUT in self.release.arguments else None:
             layout, self.mtp_before_head, predicting = read_layout(text, self.pp)
@@ -145,7 +146,10 @@ class Reading:
             return self.chunks(self.vpp), None
         slots = total + sum(self.counted_ends())
         if chunk is not None and self.pp > 1:
-            self.vpp = max(slots // self.pp // chunk, 1)
+            if slots % (self.pp * chunk):
+                ends = Sentence(" and {} for embedding and loss", slots - total) if slots > total else ""
+                raise ReadingError(Sentence("{} layers{}: no multiple of pp {} x {} {}", total, ends, self.pp, CHUNK, chunk))
+            self.vpp = slots // self.pp // chunk
         vpp = self.chunks(self.vpp)
         if vpp * self.pp > slots:
             raise ReadingError(Sentence("pp {} x {} virtual stages do not fit num-layers {}", self.pp, vpp, total))

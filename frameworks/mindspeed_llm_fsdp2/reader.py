@@ -8,7 +8,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_NUMBER
 from documents.sentences import Sentence, joined
-from frameworks.framework import ReadingError
+from frameworks.framework import DevicesError, ReadingError
 from frameworks.fully_sharded import EVERYTHING, NOTHING, Checkpoints
 from frameworks.mindspeed_llm_fsdp2.families import TYPES, UNREAD
 from frameworks.mindspeed_llm_fsdp2.patterns import LAYERS, num_layers_of
@@ -55,10 +55,8 @@ class Reading(OptionValues):
         """``fsdp_size``, which is all devices [mindspeed-llm, fsdp2/distributed/parallel_state.py:97]."""
         size, tp = self.number(FSDP), self.number(TABLE.columns["tp"])
         if num_devices is not None and size != num_devices:
-            raise ReadingError(
-                Sentence(
-                    "{} is {}, and the launcher starts {} devices: the backend shards over all of them", FSDP, size, num_devices
-                )
+            raise DevicesError(
+                Sentence("{} is {}, and the job has {} devices: the backend shards over all of them", FSDP, size, num_devices)
             )
         if tp > 1:
             name = TABLE.columns["tp"]

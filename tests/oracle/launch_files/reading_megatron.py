@@ -168,7 +168,10 @@ class Reading:
         if total is None or total > MAX_LAYERS:
             return 2 if self._folded else vpp, None
         if chunk is not None and self.pp > 1:
-            vpp = max((total + sum(self._counted())) // self.pp // chunk, 1)
+            of_rank, rest = divmod(total + sum(self._counted()), self.pp)
+            if rest or of_rank % chunk:
+                raise LaunchFileError(f"launch file: pp {self.pp} leaves no whole chunks of {chunk} of num-layers {total}")
+            vpp = of_rank // chunk
         if self._folded:
             vpp = 2
         if vpp * self.pp > total + sum(self._counted()):

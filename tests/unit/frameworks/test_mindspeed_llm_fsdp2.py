@@ -166,7 +166,7 @@ def test_kernels_are_those_that_the_layers_take() -> None:
 @pytest.mark.parametrize(
     ("changes", "devices", "words"),
     [
-        ({"parallel.fsdp_size": 8}, 16, "fsdp_size is 8, and the launcher starts 16"),
+        ({"parallel.fsdp_size": 8}, 16, "fsdp_size is 8, and the job has 16"),
         ({"parallel.tp_size": 2}, None, "tp_size 2: parallel.fsdp_size is all devices"),
         ({"parallel.cp_size": 3}, None, "cp_size 3 does not divide"),
         ({"parallel.cp_size": 2, "parallel.cp_type": "kvallgather"}, None, "kvallgather has no price"),

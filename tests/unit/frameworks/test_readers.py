@@ -8,7 +8,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
-from frameworks.registry import BY_NAME
+from frameworks.registry import BY_NAME, FRAMEWORKS
 from tests.oracle.launch_files.parsing import parse_arguments
 from tests.oracle.launch_files.shell import LaunchFileError
 from tests.unit.frameworks.published import megatron_arguments, mindformers_options, rows
@@ -64,6 +64,30 @@ def test_a_layout_that_is_not_every_models_default_is_said() -> None:
     ends = "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 7"
     assert read("megatron-lm", f"--num-layers 30 --pipeline-model-parallel-size 4 {ends}").layer_layout == ((7, 8, 8, 7),)
     assert read("megatron-lm", "--num-layers 32 --pipeline-model-parallel-size 4").layer_layout is None
+
+
+@pytest.mark.parametrize(
+    ("text", "chunk", "vpp"),
+    [
+        ("--num-layers 80", 8, 5),
+        ("--num-layers 80", 40, 1),
+        ("--num-layers 80", 7, None),
+        ("--num-layers 80", 9, None),
+        ("--num-layers 80", 30, None),
+        ("--num-layers 80", 41, None),
+        ("--num-layers 78 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", 8, 5),
+        ("--num-layers 80 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", 8, None),
+        ("--num-layers 79 --account-for-loss-in-pipeline-split", 10, 4),
+    ],
+)
+def test_layers_of_a_rank_are_whole_virtual_stages(text: str, chunk: int, vpp: int | None) -> None:
+    arguments = f"{text} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage {chunk}"
+    for release in (each for each in FRAMEWORKS if each.name == "megatron-lm"):
+        if vpp is None:
+            with pytest.raises(ReadingError, match=f"no multiple of pp 2 x num-layers-per-virtual-pipeline-stage {chunk}$"):
+                release.read(arguments.split(), None)
+        else:
+            assert release.read(arguments.split(), None).vpp == vpp
 
 
 @pytest.mark.parametrize(

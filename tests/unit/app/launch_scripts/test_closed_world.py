@@ -14,6 +14,7 @@ MODEL = (
     "--disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope --seq-length 2048 "
     "--max-position-embeddings 2048 --vocab-size 32000 --bf16 --micro-batch-size 1 --global-batch-size 16 "
 )
+OFFLOAD = "--use-distributed-optimizer --use-precision-aware-optimizer --optimizer-cpu-offload"
 GPU = ("--hardware", "h100-sxm-80gb")
 
 
@@ -62,6 +63,11 @@ def torchrun(more: str = "", program: str = "pretrain_gpt.py") -> str:
             "sbatch run.sh\npython pretrain_gpt.py $PARAMS\n",
             "line 2: $PARAMS: the script does not set PARAMS; --set PARAMS=VALUE does",
         ),
+        (
+            torchrun(f"{OFFLOAD} --no-pin-cpu-grads"),
+            "line 2: 'no-pin-cpu-grads': beside optimizer-cpu-offload it changes the step",
+        ),
+        (torchrun(f"{OFFLOAD} --no-pin-cpu-params"), "line 2: 'no-pin-cpu-params': beside optimizer-cpu-offload it changes"),
         (torchrun("--no-such-flag $JOB/x"), "line 2: 'no-such-flag': no argument of megatron-lm"),
     ],
 )
@@ -87,6 +93,40 @@ def test_a_script_is_refused_with_the_line_and_what_it_would_change(tmp_path: Pa
 )
 def test_a_yaml_file_of_another_program_is_refused_as_its(tmp_path: Path, text: str, words: str) -> None:
     answer = command("estimate", script(tmp_path, text, "train.yaml"), "--hardware", "atlas-800t-a2")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert words in answer.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--hardware", "atlas-800t-a2")])
+def test_a_broken_yaml_file_is_named_with_its_line_whether_hardware_is_given_or_not(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    answer = command("estimate", script(tmp_path, "model: [1,2\n", "train.yaml"), *more)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "train.yaml: line 2: did not find expected ',' or ']'" in answer.stderr
+
+
+def test_pages_of_host_memory_matter_only_beside_states_on_the_host(tmp_path: Path) -> None:
+    answers = [
+        command("estimate", script(tmp_path, torchrun(more)), *GPU, "--json")
+        for more in ("", "--no-pin-cpu-grads --no-pin-cpu-params")
+    ]
+    assert [answer.returncode for answer in answers] == [0, 0]
+    plain, pageable = (json.loads(answer.stdout)["estimate"] for answer in answers)
+    assert plain == pageable
+
+
+@pytest.mark.parametrize(
+    ("more", "devices", "words"),
+    [
+        ("--tensor-model-parallel-size 3", (), "the 8 devices; the launcher starts that many, and --devices states another"),
+        ("--tensor-model-parallel-size 8", ("--devices", "12"), "the 12 devices; their number is that of --devices."),
+    ],
+)
+def test_a_number_of_devices_that_degrees_contradict_is_said_to_come_from_where_it_does(
+    tmp_path: Path, more: str, devices: tuple[str, ...], words: str
+) -> None:
+    answer = command("tune", script(tmp_path, torchrun(more)), *GPU, *devices)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert words in answer.stderr
 
