@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.answers.price import priced
+from app.answers.simulation import can_simulate
 from app.jobs.job import Job, parse_job
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.errors import InputError
@@ -52,11 +53,11 @@ def _times_s(job: Job, label: str, strategies: Sequence[ParallelStrategy]) -> li
     batch = StrategyBatch.of(strategies)
     runs = [index for index, takers in enumerate(launchable_each(workload, batch)) if label in takers]
     found: list[float | None] = [None] * len(strategies)
-    if runs:
+    for index in runs:
+        strategy = strategies[index]
         try:
-            times_s = priced(workload, StrategyBatch.of([strategies[index] for index in runs])).step_time_s
+            numbers = priced(workload, StrategyBatch.of([strategy]), simulated=can_simulate(workload, strategy))
         except InputError:
-            return found
-        for index, time_s in zip(runs, times_s.tolist(), strict=True):
-            found[index] = time_s
+            continue
+        found[index] = float(numbers.step_time_s[0])
     return found

@@ -36,3 +36,15 @@ def test_a_file_of_the_plans_stack_has_the_plans_price(tmp_path: Path, capsys: p
     launches = [plan["launch"] for plan in json.loads(capsys.readouterr().out)["plans"]]
     assert {each["megatron-lm"].get("step_time_s") for each in launches} == {None}
     assert "step time of the plan is that of" not in (tmp_path / "plans" / "plan-1.megatron-lm.sh").read_text()
+
+
+def test_a_file_of_another_stack_says_its_own_price_with_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stages wait for one another, which the closed form leaves out and `estimate` of the file simulates."""
+    job = ("qwen3-8b", "--hardware", "atlas-900-a2-podc", "--devices", "8", "--seq-length", "4096", "--global-batch-size", "32")
+    out = tmp_path / "plans"
+    assert main(["search", *job, "--tp", "1", "--pp", "4", "--target", "mindformers", "--save-dir", str(out), "--json"]) == DONE
+    launch = json.loads(capsys.readouterr().out)["plans"][0]["launch"]["mindspeed-llm"]
+    assert launch["launchable"]
+    file = str(out / "plan-1.mindspeed-llm.sh")
+    assert main(["estimate", file, "--hardware", "atlas-900-a2-podc", "--json"]) == DONE
+    assert launch["step_time_s"] == pytest.approx(json.loads(capsys.readouterr().out)["estimate"]["step_time_s"], rel=1e-9)
