@@ -12,6 +12,8 @@ from frameworks.framework import Framework
 from frameworks.legality import Violation, cautions, launchable_on, violations
 from frameworks.registry import BY_NAME, releases_for
 
+LENGTHS_UNSAID = Sentence("The file does not say how long samples are: read it with the same --lengths, or its price is another.")
+
 
 def launch_block(
     workload: Workload, strategy: ParallelStrategy, launchable: Collection[str] | None = None
@@ -57,6 +59,8 @@ def launch_block(
                 launch = framework.write(workload, strategy)
                 arguments, environment = list(launch.arguments), dict(launch.environment)
                 notes += _price_notes(workload, strategy, framework) if broken else ()
+                if workload.training.mean_squared_length_fraction < 1.0:
+                    notes.append(LENGTHS_UNSAID)
                 notes += [*framework.misstated(workload), *cautions(workload, strategy, target), *launch.notes]
         block[target.name] = {
             "target": target.label,

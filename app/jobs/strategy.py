@@ -28,7 +28,7 @@ from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import with_usual
-from frameworks.legality import cautions
+from frameworks.legality import cautions, violations
 from frameworks.mindformers.cells import by_rank
 from frameworks.physics.degrees import refuses_ring
 from frameworks.registry import BY_LABEL, parse_target, usual_cp_algo
@@ -120,15 +120,13 @@ def _data_parallel(section: StrategySection, workload: Workload) -> int:
     devices = workload.cluster.num_devices
     product = section.tp * section.cp * section.pp
     arithmetic = Sentence("tp {} x cp {} x pp {} = {}", section.tp, section.cp, section.pp, product)
-    if devices % product:
-        below = devices // product * product
-        counts = Sentence("{} or {}", below, below + product) if below else f"{product}"
+    dp, left = divmod(devices, product)
+    if left:
+        legal = [n for n in (devices - left, devices - left + product) if n and _is_legal_on(section, workload, n)]
+        would_do = Sentence("; {} devices would do", joined(" or ", map(str, legal))) if legal else ""
         raise InfeasibleStrategyError(
-            Sentence(
-                "strategy: {} does not divide the {} devices of the cluster; {} devices would do.", arithmetic, devices, counts
-            )
+            Sentence("strategy: {} does not divide the {} devices of the cluster{}.", arithmetic, devices, would_do)
         )
-    dp = devices // product
     if section.dp not in (None, dp):
         raise InputError(
             Sentence(
@@ -141,6 +139,15 @@ def _data_parallel(section: StrategySection, workload: Workload) -> int:
             )
         )
     return dp
+
+
+def _is_legal_on(section: StrategySection, workload: Workload, num_devices: int) -> bool:
+    """Whether the strategy breaks no rule on that number of devices."""
+    there = replace(workload, cluster=replace(workload.cluster, num_devices=num_devices))
+    try:
+        return not violations(there, strategy_from_section(section, there))
+    except InputError:
+        return False
 
 
 def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy, workload: Workload) -> None:

@@ -125,7 +125,7 @@ def tune_document(
         "speedup_error_fraction": None if is_kept or best is None else _paired_error(estimate, best, found),
         "why": None if found.baseline is None else found.baseline.why,
         "kept": kept,
-        "tie": None if is_kept or broken else _tie(estimate, found),
+        "tie": None if broken else _tie(estimate, found),
         "nearest": found.nearest,
         "changes": changed.changes,
         "diff": _diff(read.launch.text, changed.launch.text),

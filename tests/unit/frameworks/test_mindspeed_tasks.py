@@ -46,6 +46,14 @@ def test_a_task_is_written_as_its_stage_and_read_as_the_same_task(name: str) -> 
     assert replace(read.strategy, features=PLAN.features) == PLAN
 
 
+def test_a_file_says_that_it_leaves_out_the_lengths_of_samples() -> None:
+    told = "The file does not say how long samples are: read it with the same --lengths"
+    whole = trained(TASKS["sft"])
+    packed = replace(whole, training=replace(whole.training, mean_squared_length_fraction=0.5))
+    assert told in script(packed).replace("\n#   ", " ")
+    assert told not in script(whole).replace("\n#   ", " ")
+
+
 def test_the_arguments_of_adapters_are_those_of_the_framework() -> None:
     written = " ".join(block(trained(TASKS["lora"]))["arguments"])
     assert (

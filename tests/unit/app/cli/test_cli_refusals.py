@@ -82,6 +82,7 @@ FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
         (("search", "llama-2-7b", *FLAGS, "--no-such-flag"), "--no-such-flag"),
         (("estimate", "llama-2-7b", *FLAGS), "strategy: missing"),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "3"), "tp 3 x cp 1 x pp 1 = 3 does not divide the 8 devices"),
+        (("estimate", "llama-2-7b", *FLAGS, "--pp", "3", "--global-batch-size", "100"), "of the cluster; 6 devices would do."),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "8", "--ep", "2"), "strategy: "),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "eight"), "--tp"),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "8", "--mtp-before-head", "1"), "1 is given, but llama-2-7b predicts no"),

@@ -236,6 +236,17 @@ def test_a_script_with_the_recommended_plan_is_not_changed_for_a_tie_that_is_les
     assert _proposed(found, {**own, "step_time_s": 2.0 * own["step_time_s"]}) == recommended
 
 
+def test_a_recommended_plan_beside_the_fastest_is_said_to_tie_with_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = ("llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "16", "--seq-length", "4096", "--global-batch-size", "64")
+    assert main(["search", *job, "--save-dir", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    ranks = {plan["plan_id"]: plan["rank"] for plan in found["plans"]}
+    rank = ranks[found["recommended"]["plan_id"]]
+    assert rank > 1
+    assert main(["tune", str(tmp_path / f"plan-{rank}.mindspeed-llm.sh"), "--hardware", "atlas-800t-a2"]) == 0
+    assert "another plan is proved the fastest; yours ties with it" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_plan_within_the_error_of_the_script_s_own_is_named_beside_it(capsys: pytest.CaptureFixture[str], script: Path) -> None:
     document = TuneDocument.model_validate(tuned(capsys, script))
     assert document.diff
