@@ -59,6 +59,11 @@ def releases_of(name: str) -> tuple[Framework, ...]:
     return tuple(framework for framework in FRAMEWORKS if framework.name == name)
 
 
+def framework_of(target: str) -> Framework | None:
+    """The release that a job's target names; ``None`` for physics alone. Raises ``TargetError`` for an unknown one."""
+    return BY_LABEL.get(parse_target(target).label)
+
+
 def newer_release(label: str) -> str | None:
     """``name@release`` of the newest release of the target's framework; ``None`` if the target is that, or has no year."""
     target = parse_target(label)
@@ -74,7 +79,7 @@ def releases_for(name: str, target: str) -> tuple[Framework, ...]:
 
 def offered(target: str, family: str) -> Feature:
     """The switches that a target has on devices of a family. Physics alone has all but those of other devices' libraries."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     if framework is not None:
         return framework.table.offered
     libraries = (None, family_traits(family).library)
@@ -83,33 +88,33 @@ def offered(target: str, family: str) -> Feature:
 
 def cp_algos_tried(target: str) -> tuple[CpAlgo, ...]:
     """Algorithms of context parallelism that a search tries: gathering keys and values only where the target has it."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     gathers = framework is not None and CpAlgo.KV_ALLGATHER in framework.table.cp_algos
     return (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID, *((CpAlgo.KV_ALLGATHER,) if gathers else ()))
 
 
 def usual_cp_algo(target: str) -> CpAlgo:
     """Algorithm of context parallelism of a plan that states none: the first of the target's table, or a ring."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     known = () if framework is None else tuple(framework.table.cp_algos)
     return known[0] if known else CpAlgo.RING
 
 
 def fixed_by(target: str) -> tuple[Fixed, ...]:
     """Switches that the target sets by itself in some plans; physics alone sets none."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     return () if framework is None else framework.fixed
 
 
 def cautions_of(target: str) -> tuple[Caution, ...]:
     """What is legal for a target and only its pages warn of."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     return () if framework is None else framework.cautions
 
 
 def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:
     """Placements that a target can express; ``merged_chunks``: under ``moe_comm_overlap`` with interleaved virtual stages."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     if framework is None:
         return ANYWHERE
     return framework.merged_chunks if merged_chunks and framework.merged_chunks else framework.placements
@@ -117,5 +122,5 @@ def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:
 
 def off_beside(target: str, feature: Feature) -> Feature:
     """Switches that the target's framework needs off if ``feature`` is on."""
-    framework = BY_LABEL.get(parse_target(target).label)
+    framework = framework_of(target)
     return Feature(0) if framework is None else beside(framework.rules, feature)

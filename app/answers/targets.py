@@ -15,7 +15,7 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework
-from frameworks.registry import BY_LABEL, newer_release, parse_target, releases_of
+from frameworks.registry import framework_of, newer_release, releases_of
 from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
 from search.space.enumeration import Rejections, refusals
 
@@ -42,16 +42,16 @@ def with_recipe_of(job: Job, searched: Job) -> Job:
 
 def mispacked(job: Job) -> tuple[str, ...]:
     """Why the framework of the named target is offered no plan of the job's packed samples; empty if it is."""
-    named = BY_LABEL.get(parse_target(job.workload.software.target).label) if job.is_target_given else None
+    named = framework_of(job.workload.software.target) if job.is_target_given else None
     return () if named is None else named.mispacked(job.workload)
 
 
 def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if job.is_target_given:
-        for sentence in mispacked(job):
+        if wrong := mispacked(job):
             raise InputError(
                 Sentence(
-                    "training.mean_squared_length_fraction (--lengths): {}; without it samples are padded.", sentence.rstrip(".")
+                    "training.mean_squared_length_fraction (--lengths): {}; without it samples are padded.", wrong[0].rstrip(".")
                 )
             )
         return job

@@ -31,7 +31,7 @@ from frameworks.accepted_switches import with_usual
 from frameworks.legality import cautions, violations
 from frameworks.mindformers.cells import by_rank
 from frameworks.physics.degrees import refuses_ring
-from frameworks.registry import BY_LABEL, parse_target, usual_cp_algo
+from frameworks.registry import framework_of, usual_cp_algo
 from frameworks.rule import either
 from search.errors import SearchError
 from search.space.limits import DEGREES, SCHEDULES, SWITCHES
@@ -385,7 +385,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: St
                 names,
             )
         )
-    framework = BY_LABEL.get(parse_target(workload.software.target).label)
+    framework = framework_of(workload.software.target)
     sentences += () if framework is None else framework.mispacked(workload)
     modules = strategy.recompute_modules & present_modules(workload.model)
     inside = modules & idle_modules(workload, strategy.features)

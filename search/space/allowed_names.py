@@ -14,7 +14,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
-from frameworks.registry import BY_LABEL, offered, parse_target
+from frameworks.registry import framework_of, offered, parse_target
 from search.errors import SearchError
 
 K = TypeVar("K")
@@ -93,7 +93,7 @@ def absent_algorithms(workload: Workload, asked: Sequence[CpAlgo]) -> Iterator[s
 def _idle(workload: Workload, name: str) -> str:
     """Why a name has no meaning for this job or its target."""
     target = parse_target(workload.software.target)
-    framework = BY_LABEL.get(target.label)
+    framework = framework_of(workload.software.target)
     if name in FEATURES:
         feature, family = FEATURES[name], workload.cluster.profile.family
         of_model = model_scope(workload.model) | ~OF_MODEL
@@ -137,7 +137,7 @@ def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
 
 
 def _check_not_needed(workload: Workload, feature: Feature) -> None:
-    framework = BY_LABEL.get(parse_target(workload.software.target).label)
+    framework = framework_of(workload.software.target)
     if framework is not None and feature in framework.table.implied:
         name = str(feature.name).lower()
         raise SearchError(

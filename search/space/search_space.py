@@ -36,7 +36,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, tre
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import usual_if_set
-from frameworks.registry import BY_LABEL, cp_algos_tried, off_beside, offered, parse_target
+from frameworks.registry import cp_algos_tried, framework_of, off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
 from search.space.limits import CP_ALGOS, DEGREES, DISPATCHERS, SCHEDULES, Degrees, Range, SearchLimits
@@ -297,7 +297,7 @@ def _without(idle: RecomputeModule, mode: RecomputeMode) -> RecomputeMode:
 
 def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     model, by_operator = workload.model, RecomputeModule.EVERY_OTHER_MATMUL
-    framework = BY_LABEL.get(parse_target(workload.software.target).label)
+    framework = framework_of(workload.software.target)
     # Fused attention keeps no scores, so recomputing them frees nothing.
     names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
     attention = "+mla_up_proj" if model.mla else ""
