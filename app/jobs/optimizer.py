@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.jobs.fields import TrainingSection
-from cost_models.shapes.optimizers import ADAM, NS_STEPS, OPTIMIZERS, Optimizer, StateTypes, TpMode
+from cost_models.shapes.optimizers import ADAM, BF16_MOMENT_TYPES, NS_STEPS, OPTIMIZERS, Optimizer, StateTypes, TpMode
 from cost_models.shapes.training_task import TrainingTask
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
@@ -52,7 +52,7 @@ def _state_types(section: TrainingSection, task: TrainingTask) -> StateTypes | N
     if task.is_frozen:
         raise InputError(Sentence("training.{}: types of the states of adapters are not priced; leave it out.", given[0]))
     types = StateTypes(*(getattr(section, field) or "fp32" for field in TYPE_FIELDS))
-    if types == StateTypes("fp32", "bf16", "bf16"):
+    if types == BF16_MOMENT_TYPES:
         raise InputError(
             Sentence("training.{}: both moments in bf16 are strategy.switches.bf16_moments; ask for that.", given[0])
         )

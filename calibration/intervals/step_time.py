@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.intervals.shared_errors import effective_number, shared_fraction
-from calibration.intervals.widening import MECHANISM, NOMINAL_COVERAGE, Step, Taken, cell, factor_of, steps_taken
+from calibration.intervals.widening import (
+    MECHANISM,
+    NOMINAL_COVERAGE,
+    Step,
+    Taken,
+    cell,
+    factor_of,
+    steps_taken,
+    weighted_quantile,
+)
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.workload import Workload
@@ -159,10 +168,7 @@ def _wider_for(num_groups: float) -> float:
 
 def _further(values: Floats, weights: Floats, share: float) -> float:
     """What ``share`` of further groups stay below, or the largest value if there are too few groups."""
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order]) / (weights.sum() + 1.0)
-    index = int(np.searchsorted(reached, share - 1e-12))
-    return float(values[order[min(index, len(values) - 1)]])
+    return weighted_quantile(values, weights, share, beyond=1.0)
 
 
 def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:

@@ -69,16 +69,18 @@ def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floa
         own = ~np.isnan(errors)
         if own.any():
             chosen = [shape for shape, is_own in zip(shapes, own, strict=True) if is_own]
-            factors.append(_holding(errors[own], np.array([1.0 / chosen.count(shape) for shape in chosen])))
+            weights = np.array([1.0 / chosen.count(shape) for shape in chosen])
+            factors.append(weighted_quantile(errors[own], weights, NOMINAL_COVERAGE))
             runs += int(own.sum())
     return Step(kind, quantile_of_ratios(factors), len(factors), runs)
 
 
-def _holding(errors: Floats, weights: Floats) -> float:
-    """What ``NOMINAL_COVERAGE`` of the errors stay below."""
-    order = np.argsort(errors)
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(errors[order[np.searchsorted(reached, NOMINAL_COVERAGE - 1e-12)]])
+def weighted_quantile(values: Floats, weights: Floats, share: float, *, beyond: float = 0.0) -> float:
+    """What ``share`` of the weight stays below, with a weight ``beyond`` all values; the largest value if it is too little."""
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / (weights.sum() + beyond)
+    index = int(np.searchsorted(reached, share - 1e-12))
+    return float(values[order[min(index, len(values) - 1)]])
 
 
 def quantile_of_ratios(ratios: Sequence[float]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from calibration.records.sections import Notes, TrainingSection, refused
 from cost_models.shapes.training_task import (
     ADAPTED_MODULES,
@@ -19,6 +21,7 @@ from documents.errors import InputError
 from documents.sentences import Sentence, joined
 
 TRAINS_ALL = ("pretrain", "sft", "sft_full", "rl_update")  # a step of these is priced as one of pre-training
+Named = TypeVar("Named", BasePrecision, Reference)
 BASES = {Task.QLORA: BasePrecision.NF4}  # else in 16 bits
 
 
@@ -35,8 +38,11 @@ def record_task(section: TrainingSection, model: ModelShape, notes: Notes) -> Tr
         return PRETRAIN
     task = Task(name)
     adapters = _adapters(section, task, model)
-    base = BASES.get(task, BasePrecision.BF16) if section.base_precision is None else _base(section.base_precision)
-    reference = None if task is not Task.DPO else _reference(section.reference)
+    base, reference = BASES.get(task, BasePrecision.BF16), None
+    if section.base_precision is not None:
+        base = _member(BasePrecision, "base_precision", section.base_precision)
+    if task is Task.DPO:
+        reference = Reference.MODEL if section.reference is None else _member(Reference, "reference", section.reference)
     return TrainingTask(task, adapters, BasePrecision.BF16 if adapters is None else base, reference)
 
 
@@ -59,15 +65,7 @@ def _adapters(section: TrainingSection, task: Task, model: ModelShape) -> Adapte
     return Adapters(given.rank, given.alpha or float(given.rank), tuple(dict.fromkeys(modules)))
 
 
-def _base(name: str) -> BasePrecision:
-    if name.lower() not in {each.value for each in BasePrecision}:
-        raise refused("training.base_precision", name, joined(", ", BasePrecision))
-    return BasePrecision(name.lower())
-
-
-def _reference(name: str | None) -> Reference:
-    if name is None:
-        return Reference.MODEL
-    if name.lower() not in {each.value for each in Reference}:
-        raise refused("training.reference", name, joined(", ", Reference))
-    return Reference(name.lower())
+def _member(kind: type[Named], field: str, name: str) -> Named:
+    if name.lower() not in {each.value for each in kind}:
+        raise refused(f"training.{field}", name, joined(", ", kind))
+    return kind(name.lower())

@@ -54,6 +54,9 @@ class StateTypes:
         return sum(COPY_PASSES[each] for each in self.copied)
 
 
+BF16_MOMENT_TYPES = StateTypes(exp_avg="bf16", exp_avg_sq="bf16")  # which the switch ``BF16_MOMENTS`` says, and no job's types
+
+
 @dataclass(frozen=True)
 class OptimizerRules:
     """States of an optimizer, each as large as the FP32 parameter, beside the master weight.

@@ -57,10 +57,16 @@ def _ranks_of_node(workload: Workload) -> int:
 
 def host_update_fractions(workload: Workload) -> tuple[float, float]:
     """What a measured update on the host may be of the predicted one, at least and at most."""
-    moved = ADAM_BYTES + 2 * MOMENT_BYTES + COPY_BYTES
+    in_fp32 = np.array(float(MOMENT_BYTES))
+    slow, usual = (_parameter_s(workload, in_fp32, rate) for rate in (THREAD_BYTES_PER_S, host_rate_bytes_per_s(workload)))
+    return LEAST_FRACTION, max(MOST_FRACTION, float(slow / usual))
+
+
+def _parameter_s(workload: Workload, moments: Floats, rate_bytes_per_s: float) -> Floats:
+    """Seconds of one parameter with moments of so many bytes, in host memory of a rate and over the link. ``[n]``"""
     linked_s = 2 * LINK_BYTES / workload.cluster.profile.host_link_bytes_per_s
-    slow, usual = (moved / rate + linked_s for rate in (THREAD_BYTES_PER_S, host_rate_bytes_per_s(workload)))
-    return LEAST_FRACTION, max(MOST_FRACTION, slow / usual)
+    seconds: Floats = (ADAM_BYTES + 2.0 * moments + COPY_BYTES) / rate_bytes_per_s + linked_s
+    return seconds
 
 
 def host_update_s(workload: Workload, batch: StrategyBatch, shard: Floats) -> Floats:
@@ -78,10 +84,7 @@ def host_update_s(workload: Workload, batch: StrategyBatch, shard: Floats) -> Fl
     -----
     P ((28 + 16) / B + 8 / L) seconds for P parameters with moments in FP32, host memory of B and a host link of L bytes/s.
     """
-    moved = (ADAM_BYTES + 2.0 * moment_bytes(workload, batch) + COPY_BYTES) / host_rate_bytes_per_s(workload)
-    linked = 2 * LINK_BYTES / workload.cluster.profile.host_link_bytes_per_s
-    result: Floats = np.asarray(shard) * (moved + linked)
-    return result
+    return np.asarray(shard) * _parameter_s(workload, moment_bytes(workload, batch), host_rate_bytes_per_s(workload))
 
 
 def host_bytes_of_node(workload: Workload, batch: StrategyBatch) -> Floats:

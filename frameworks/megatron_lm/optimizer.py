@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cost_models.shapes.optimizers import ADAM, NS_STEPS, OPTIMIZERS, Optimizer, StateTypes, TpMode
+from cost_models.shapes.optimizers import ADAM, BF16_MOMENT_TYPES, NS_STEPS, OPTIMIZERS, Optimizer, StateTypes, TpMode
 from cost_models.shapes.workload import Workload
 from frameworks.megatron_lm import host_optimizer
 from frameworks.model_facts import Arguments
@@ -20,9 +20,7 @@ STATES = ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
 def optimizer_arguments(workload: Workload) -> Arguments:
     """Arguments of another optimizer than the default."""
     optimizer = workload.training.optimizer
-    if optimizer == ADAM:
-        return {}
-    if optimizer.state_types is not None:
+    if optimizer.name == ADAM.name:
         return {}
     of_muon: Arguments = {TP_MODE: optimizer.tp_mode.value, STEPS: optimizer.ns_steps}
     return {NAME: optimizer.name} | (of_muon if optimizer.rules.orthogonalises else {})
@@ -46,12 +44,10 @@ def types_on_host(release: Release, value: Callable[[str], Any]) -> tuple[str, .
     """Arguments of types in a script whose Adam runs on the host, where they are not priced."""
     if not is_typed(release) or not value(host_optimizer.SWITCH):
         return ()
-    stated = tuple(str(value(name)) for name in STATES)
-    return (
-        ()
-        if stated == ("fp32", "bf16", "bf16")
-        else tuple(name for name, each in zip(STATES, stated, strict=True) if each != "fp32")
-    )
+    stated = [str(value(name)) for name in STATES]
+    if StateTypes(*stated) == BF16_MOMENT_TYPES:
+        return ()
+    return tuple(name for name, each in zip(STATES, stated, strict=True) if each != "fp32")
 
 
 def read_optimizer(release: Release, value: Callable[[str], Any]) -> Optimizer:
@@ -71,4 +67,4 @@ def read_types(release: Release, value: Callable[[str], Any]) -> StateTypes | No
     if not is_typed(release) or value(host_optimizer.SWITCH):
         return None
     types = StateTypes(*(str(value(name)) for name in STATES))
-    return None if not value(TYPED) or types == StateTypes("fp32", "bf16", "bf16") else types
+    return None if not value(TYPED) or types == BF16_MOMENT_TYPES else types
