@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from documents.errors import InputError
 
+LEAST_CAPABILITY, MOST_CAPABILITY = 1, 20
 # The oldest compute capability of a family whose matrix units multiply in each precision [cuda-gpus; transformer-engine,
 # quantization.py; transformer-engine-rocm, quantization.py].
-LEAST_CAPABILITY, MOST_CAPABILITY = 1, 20
 OLDEST_CAPABILITY: Mapping[str, Mapping[str, float]] = {
     "nvidia": {"fp16": 7.0, "bf16": 8.0, "tf32": 8.0, "fp8": 8.9, "nvfp4": 10.0},
     "amd": {"bf16": 9.0, "fp8": 9.4, "mxfp4": 9.5},

@@ -18,7 +18,7 @@ from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
 from app.answers.software import software_documents
 from app.calibrations.constants import constants_for
-from app.calibrations.doubts import with_doubts
+from app.calibrations.doubts import doubts_routing, with_doubts
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for
@@ -78,11 +78,12 @@ def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
     if isinstance(document, dict):
         if "step_time_low_s" in document:
             step_time_s, share = document["step_time_s"], shares.of(used)
+            uneven_s = document.get("uneven_experts_s", 0.0) if doubts_routing(shares.workload) else 0.0
             on_host_s = document["time_breakdown_s"]["optimizer"] if _ON_HOST in used else 0.0
             low, high = with_doubts(
                 shares.workload,
                 (share.low_s, share.high_s),
-                uneven_fraction=document.get("uneven_experts_s", 0.0) / step_time_s,
+                uneven_fraction=uneven_s / step_time_s,
                 on_host_fraction=on_host_s / step_time_s,
             )
             document["step_time_low_s"], document["step_time_high_s"] = step_time_s * low, step_time_s * high

@@ -23,10 +23,10 @@ def with_doubts(
     ratios
         Both ends over the prediction, from measured runs alone.
     uneven_fraction
-        What uneven experts may add, over the step.
+        What uneven experts may add, over the step; 0 where their routing is known (``doubts_routing``).
     on_host_fraction
         The optimizer's share of the step, if Adam runs on the host.
     """
     least, most = host_update_fractions(workload)
-    slower = (uneven_fraction if doubts_routing(workload) else 0.0) + (most - 1.0) * on_host_fraction
+    slower = uneven_fraction + (most - 1.0) * on_host_fraction
     return faster_end(ratios[0], (1.0 - least) * on_host_fraction), slower_end(ratios[1], slower)

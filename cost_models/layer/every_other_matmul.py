@@ -38,18 +38,17 @@ def keeps_alternate(workload: Workload, keys: LayerKeys, *, moe: bool) -> tuple[
     queries, values = (
         width * model.kv_channels * heads * n / t for heads in (model.num_attention_heads, key_value_heads(model, keys))
     )
-    shape = workload.model.moe if moe else None
+    shape = model.moe if moe else None
     channels = model.ffn_hidden_size if shape is None else shape.shared_expert_ffn_hidden_size
-    down = eager * (hidden + scattered * (shape is None))
-    common = (width * channels * n / t + down) * float(channels > 0)
+    down = eager * float(channels > 0) * (hidden + scattered * (shape is None))
     routed = eager * scattered * float(shape is not None)
     kept = {
         "residual": shard + scattered,
         "attention": 2.0 * queries + values + statistics_bytes(workload, keys) * n / t,
-        "shared_experts" if moe else "mlp": common,
+        "shared_experts" if moe else "mlp": width * channels * n / t + down,
         "routed_experts": routed,
     }
-    return kept, queries + scattered + down * float(channels > 0) + routed
+    return kept, queries + scattered + down + routed
 
 
 def repeats_projection(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:

@@ -336,9 +336,7 @@ def model_states(
     as the weights and a 16-bit remainder. States may have types of their own (``StateTypes``): such an Adam reads gradients of 16
     bits without a copy, and copies states in fewer bits to FP32 while it runs [transformer-engine, fused_adam.py]. swap-optimizer
     keeps all states on the host, and so does optimizer-cpu-offload, with a copy of the gradients in FP32 [megatron-0.19,
-    hybrid_optimizer.py]. Moments in BF16 are half as large
-    [megatron-0.19, arguments.py; deepseek-v3,
-    section 3.3.3].
+    hybrid_optimizer.py]. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
 
     Frozen weights have neither gradients nor optimizer states, and no copy in FP32: 2 bytes a parameter, less if they are
     quantised. Only ZeRO-3 divides them. A reference model is frozen weights of the same number.
