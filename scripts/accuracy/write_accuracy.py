@@ -20,16 +20,17 @@ from calibration.records.training import RunRecord
 from calibration.splits.groups import MODEL_KINDS, model_kind
 from calibration.validation.predictions import predict
 from cost_models.shapes.strategy import Schedule
+from scripts.accuracy.aims import CHINESE, CHINESE_PAGE, ENGLISH, Reached, aims_rows, cell
 from scripts.accuracy.blind import BlindRuns, generation
 from scripts.accuracy.blind import table as blind_table
 from scripts.accuracy.error_rows import write_rows
 from scripts.accuracy.figures import Errors, FamilyAccuracy, LeftOutPeaks, Mask
 from scripts.accuracy.plot import scatter_svg
 from scripts.accuracy.readme import chinese_line, readme_line, with_line
-from scripts.accuracy.text import AIMS, EVERY_RUN, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD
+from scripts.accuracy.text import EVERY_RUN, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD
 from scripts.case_studies.ran_layouts import ran_section
 
-PAGE, IMAGES = ROOT / "docs/accuracy.md", ROOT / "docs/images"
+PAGE, CHINESE_AIMS, IMAGES = ROOT / "docs/accuracy.md", ROOT / "docs/zh/accuracy.md", ROOT / "docs/images"
 SHOWN_WORST = 10
 SURE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 Wanted = Callable[[RunRecord], bool]
@@ -100,10 +101,6 @@ UNTAUGHT: dict[str, Wanted] = {
 }
 
 
-def cell(errors: Errors | None) -> str:
-    return "" if errors is None else f"{100 * errors.median:.1f} / {100 * errors.mean:.1f}"
-
-
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
@@ -167,16 +164,8 @@ def reached(families: dict[str, FamilyAccuracy], split: str = "publication") -> 
     return found
 
 
-def aims_section(families: dict[str, FamilyAccuracy]) -> str:
-    figures, later, rows = reached(families), reached(families, ROLLING), []
-    for name, (label, median, mean) in AIMS.items():
-        errors, rolling = figures[name], later[name]
-        if errors is None:
-            continue
-        met = 100 * errors.median <= median + 0.05 and 100 * errors.mean <= mean + 0.05
-        origin = f"{cell(rolling)} ({rolling.count})" if rolling else "none"
-        rows.append([label, str(errors.count), f"{median:g} / {mean:g}", cell(errors), origin, "yes" if met else "no"])
-    return table(("step time", "runs", "aim", "publication left out", "rolling origin (runs)", "met"), rows)
+def aims_table(reached: Reached, language: int) -> str:
+    return table(*aims_rows(reached, language))
 
 
 def small_section(families: dict[str, FamilyAccuracy]) -> str:
@@ -394,7 +383,7 @@ def plot(family: FamilyAccuracy, groups: dict[str, Wanted], title: str) -> None:
     path.write_text(scatter_svg(title, kinds), encoding="utf-8")
 
 
-def page(families: dict[str, FamilyAccuracy]) -> str:
+def page(families: dict[str, FamilyAccuracy], goals: Reached) -> str:
     ascend, gpu = families["ascend"], families["gpu"]
     unsure = {f"{c.replace('_', ' ')}, unclear too": in_category(c, sure=False) for c in CATEGORIES}
     untaught = [
@@ -412,7 +401,7 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
         blind=blind_table(BlindRuns()),
         opened=blind_table(BlindRuns("opened")),
         release=BlindRuns().release,
-        aims=aims_section(families),
+        aims=aims_table(goals, ENGLISH),
         ascend=errors_table(ascend, {**ASCEND_GROUPS, **unsure, EVERY_RUN: lambda r: True}),
         gpu=errors_table(gpu, {**GPU_GROUPS, "all": lambda r: True}),
         sources=errors_table(gpu, GPU_SOURCES),
@@ -449,8 +438,10 @@ def main() -> None:
         )
         plot(family, shown, f"Predicted against measured step time, {family.family}")
         write_rows(family)
-    PAGE.write_text(page(families), encoding="utf-8")
     nested = reached(families)
+    goals = Reached(nested, reached(families, ROLLING))
+    PAGE.write_text(page(families, goals), encoding="utf-8")
+    CHINESE_AIMS.write_text(CHINESE_PAGE.format(aims=aims_table(goals, CHINESE)), encoding="utf-8")
     for name, line in (("README.md", readme_line(nested)), ("README.zh.md", chinese_line(nested))):
         path = ROOT / name
         path.write_text(with_line(path.read_text(encoding="utf-8"), line), encoding="utf-8")

@@ -45,3 +45,18 @@ def test_every_figure_has_its_count_and_the_readme_its_line() -> None:
 def test_the_plots_hold_a_point_for_every_run(family: str) -> None:
     plot = (ROOT / "docs/images" / f"accuracy_{family}.svg").read_text(encoding="utf-8")
     assert plot.count('r="3"') == shipped_calibration(family).num_runs
+
+
+def test_the_chinese_page_has_the_same_figures_and_every_missed_aim_its_cause() -> None:
+    def rows(name: str, section: str) -> list[list[str]]:
+        text = (ROOT / name).read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n##")[0]
+        return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
+
+    english, chinese = rows("docs/accuracy.md", "Aims"), rows("docs/zh/accuracy.md", "目标")
+    assert [row[1:5] for row in english] == [row[1:5] for row in chinese]
+    assert [row[5] == "yes" for row in english] == [row[5] == "是" for row in chinese]
+    for row in english:
+        aim, reached = ([float(part) for part in row[column].split(" / ")] for column in (2, 3))
+        assert (row[5] == "yes") == all(found <= wanted + 0.05 for found, wanted in zip(reached, aim, strict=True)), row
+    assert all(len(row[6]) > 10 for row in english)
+    assert all(re.search(r"[\u4e00-\u9fff]", row[6]) for row in chinese)
