@@ -28,7 +28,7 @@ AIMS = {
     ),
     "ascend: dense multi": Aim(
         ("Ascend, dense, several nodes", "昇腾，稠密，多机"), 5, 7,
-        ("BLOOM 176B of 2023 at micro batch 2, slower than at 1", "2023 年的 BLOOM 176B：微批大小为 2 时反而慢于 1"),
+        ("BLOOM 176B of 2023 at micro batch 2, slower than at 1", "2023 年的 BLOOM 176B：微批次大小为 2 时反而慢于 1"),
     ),
     "ascend: long": Aim(
         ("Ascend, long context", "昇腾，长序列"), 5, 8,
@@ -70,7 +70,7 @@ AIMS = {
     ),
     "gpu: AMD MoE": Aim(
         ("MI355X, MoE", "MI355X，MoE"), 15, 20,
-        ("one document; its baseline at micro batches of 4 to 12", "仅一份文献；其基线在微批大小 4 至 12 时的误差"),
+        ("one document; its baseline at micro batches of 4 to 12", "仅一份文献；其基线在微批次大小 4 至 12 时的误差"),
     ),
     "gpu: FP8 dense": Aim(
         ("FP8, dense (teaches nothing)", "FP8，稠密（不参与拟合）"), 6, 8,
@@ -87,7 +87,7 @@ ENGLISH, CHINESE = 0, 1
 
 CHINESE_PAGE = """# 精度
 
-<!-- 由 scripts/accuracy/write_accuracy.py 生成（`make docs`），请修改 scripts/accuracy/aims.py，不要直接修改本页。 -->
+<!-- 由 scripts/accuracy/write_accuracy.py 生成（`make docs`），请修改 scripts/accuracy/aims.py，不要直接修改本页 -->
 
 [English](../accuracy.md)
 
