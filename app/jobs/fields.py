@@ -242,6 +242,7 @@ class SoftwareSection(Section):
         description="torch.compile fuses the kernels and the loss of plain PyTorch (stack fsdp); default: true for target "
         "torchtitan, else false",
     )
+    compiled_loss: bool | None = Field(default=None, description="the loss is compiled as well; default: as torch_compile")
     loader_mask: bool = Field(
         default=False,
         description="Megatron-LM's data loader makes a mask of sequence x sequence, its default in scripts without "

@@ -42,7 +42,8 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         assumed["software.stack"] = Sentence("(default on {} devices)", Sentence.whole(profile.family))
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     plain = not STACKS[stack].traits.own_kernels
-    compiled = _is_compiled(section, plain=plain, by_target=target.torch_compile)
+    compiled = _is_compiled("torch_compile", section.torch_compile, plain=plain, usual=target.torch_compile)
+    compiles_loss = _is_compiled("compiled_loss", section.compiled_loss, plain=plain, usual=compiled)
     year = _year(section, stack)
     if year is None and target.year is not None and target.priced_as == stack:
         year = target.year
@@ -56,7 +57,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         legacy_layers=_has_legacy_layers(section, stack),
         fp32_residual=_fp32_residual(section, stack),
         portable_attention=_has_portable_attention(section, profile, plain=plain),
-        plain_cross_entropy=plain and not compiled,
+        plain_cross_entropy=plain and not compiles_loss,
         torch_compile=compiled,
         target=target.label,
         time_factor=section.time_factor,
@@ -89,11 +90,11 @@ def _fp32_residual(section: SoftwareSection, stack: str) -> str:
     return form
 
 
-def _is_compiled(section: SoftwareSection, *, plain: bool, by_target: bool) -> bool:
-    """Whether ``torch.compile`` fuses the kernels of plain PyTorch; other stacks have kernels of their own."""
-    if section.torch_compile and not plain:
-        raise InputError(Sentence("software.torch_compile: the stack has fused kernels of its own; give it for stack fsdp."))
-    return plain and (by_target if section.torch_compile is None else section.torch_compile)
+def _is_compiled(name: str, given: bool | None, *, plain: bool, usual: bool) -> bool:
+    """Whether ``torch.compile`` fuses kernels of plain PyTorch; other stacks have kernels of their own."""
+    if given and not plain:
+        raise InputError(Sentence("software.{}: the stack has fused kernels of its own; give it for stack fsdp.", name))
+    return plain and (usual if given is None else given)
 
 
 def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:

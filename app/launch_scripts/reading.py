@@ -311,6 +311,8 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
         software["stack"] = framework.target.priced_as
     if read.torch_compile is not None:
         software["torch_compile"] = read.torch_compile
+    if read.compiled_loss is not None:
+        software["compiled_loss"] = read.compiled_loss
     if read.loader_mask:
         software["loader_mask"] = True
     if read.legacy_layers:

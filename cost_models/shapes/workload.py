@@ -346,7 +346,7 @@ class Software:
     ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
-    ``torch_compile``: layers and loss of plain PyTorch are compiled, which fuses their kernels and the loss.
+    ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
     ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
     (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
     ``sharded_accumulation``: under ZeRO-2 pipeline stages scatter the gradients of every micro batch, whatever their stack

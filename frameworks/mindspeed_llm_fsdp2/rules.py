@@ -39,9 +39,9 @@ SHARDED_STACK = stack_rule("mindspeed_fsdp2_stack", "[mindspeed-llm, fsdp2/model
 COMPILED = Rule(
     "mindspeed_fsdp2_compile",
     "[mindspeed-llm, fsdp2/models/model_factory.py:54]",
-    Sentence("layers are not compiled"),
-    lambda w, b: every_row(b, w.software.torch_compile),
-    lambda w, s: Sentence("torch_compile: {} compiles no layers", NAME),
+    Sentence("neither layers nor the loss are compiled"),
+    lambda w, b: every_row(b, w.software.torch_compile or not w.software.plain_cross_entropy),
+    lambda w, s: Sentence("torch_compile: {} compiles neither layers nor the loss", NAME),
     job_only=True,
 )
 TENSOR_PARALLEL = Rule(

@@ -24,6 +24,9 @@ class Mode(NamedTuple):
 BY_OPERATORS = Mode("op")  # ``selective`` with another option
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
+KEEPS_EXCHANGE = Sentence("checkpoints by operator of this model keep what experts exchanged, which has no price with ep")
+OF_LATENTS = Sentence("checkpoints by operator count other matmuls in latent attention, which has no price")
+
 
 def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:
     """Fields of a strategy for a mode: a block of layers, or in a pipeline layers of each rank."""

@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
-from cost_models.shapes.workload import ModelShape, MoeShape
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape, Workload
 from documents.sentences import Sentence
 from frameworks.model_facts import flattened
 from frameworks.rule import all_of
 from frameworks.torchtitan.table import RELEASE
 
-CAUSAL = "sdpa"  # the attention of whole sequences; others stay within documents, by kernels that are not priced
+CAUSAL, FLEX = "sdpa", "flex"  # attention of whole sequences; others stay within documents, one by a kernel of its own
 SHOWN = 4  # fields that a sentence names
 _FREE = ("name", "constants")  # fields of a model that leave its layers as they are
 _CONSTANTS = {
@@ -31,9 +31,7 @@ _CONSTANTS = {
 _BUILDS = ("constants.activation", "constants.normalization")  # constants that make another model
 # Families of torchtitan that are not read, and why.
 UNREAD_FAMILIES: Mapping[str, str] = {
-    "deepseek_v3": Sentence("its attention stays within documents, by a kernel that is not priced"),
-    "llama4": Sentence("some of its layers attend within chunks, which is not priced"),
-    "gpt_oss": Sentence("its attention has windows and a kernel that is not priced"),
+    "gpt_oss": Sentence("its attention has windows, documents and sinks in one kernel, which is not priced"),
     "llama3_ft": Sentence("its replicas are started by torchft"),
     "flux": Sentence("it makes pictures"),
 }
@@ -41,12 +39,26 @@ UNREAD_FAMILIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Flavor:
-    """A model that torchtitan can be told by ``model.name`` and ``model.flavor``, and its attention."""
+    """A model that torchtitan can be told by ``model.name`` and ``model.flavor``, and its attention.
+
+    ``has_chunks``: some layers attend within chunks of a sequence, which has no price.
+    """
 
     name: str
     flavor: str
     model: ModelShape
     attention: str
+    has_chunks: bool = False
+
+    @property
+    def within_documents(self) -> bool:
+        """Whether attention stays within documents; torchtitan then refuses context parallelism."""
+        return self.attention != CAUSAL
+
+    @property
+    def keeps_exchange(self) -> bool:
+        """Whether checkpoints by operator keep what experts exchanged [torchtitan-0.2, llama4/infra/parallelize.py:49]."""
+        return self.name in ("deepseek_v3", "llama4")
 
     @property
     def has_pipelines(self) -> bool:
@@ -54,10 +66,17 @@ class Flavor:
         return self.name != "qwen3"
 
 
+def _gate_width(stated: Mapping[str, Any]) -> int:
+    """Channels of a gated MLP before they are rounded up [torchtitan-0.2, models/llama3/model/model.py]."""
+    return int(stated.get("ffn_dim_multiplier", 1) * int(2 * 4 * stated["dim"] / 3))
+
+
+def _up_to(multiple: int, width: int) -> int:
+    return multiple * -(-width // multiple)
+
+
 def _llama3(stated: Mapping[str, Any]) -> ModelShape:
-    width, multiple = int(2 * 4 * stated["dim"] / 3), stated["multiple_of"]
-    width = int(stated.get("ffn_dim_multiplier", 1) * width)  # [torchtitan-0.2, models/llama3/model/model.py]
-    scaling = stated["rope_scaling_args"]
+    scaling = stated.get("rope_scaling_args")
     return ModelShape(
         name="",
         num_layers=stated["n_layers"],
@@ -65,7 +84,7 @@ def _llama3(stated: Mapping[str, Any]) -> ModelShape:
         num_attention_heads=stated["n_heads"],
         num_query_groups=stated.get("n_kv_heads", stated["n_heads"]),
         kv_channels=stated["dim"] // stated["n_heads"],
-        ffn_hidden_size=multiple * -(-width // multiple),
+        ffn_hidden_size=_up_to(stated["multiple_of"], _gate_width(stated)),
         vocab_size=stated["vocab_size"],
         constants=ModelConstants(
             model_type="llama",
@@ -73,7 +92,8 @@ def _llama3(stated: Mapping[str, Any]) -> ModelShape:
             normalization="rmsnorm",
             norm_epsilon=stated["norm_eps"],
             rotary_base=float(stated["rope_theta"]),
-            rope_scaling=RopeScaling(
+            rope_scaling=scaling
+            and RopeScaling(
                 "llama3",
                 scaling["scaling_factor"],
                 scaling["original_max_position_embeddings"],
@@ -84,19 +104,74 @@ def _llama3(stated: Mapping[str, Any]) -> ModelShape:
     )
 
 
+def _experts(stated: Mapping[str, Any], width: int) -> MoeShape:
+    """Experts of ``width`` channels each [torchtitan-0.2, models/moe/moe.py]."""
+    experts = stated["moe_args"]
+    shared = experts["num_shared_experts"]
+    return MoeShape(
+        num_experts=experts["num_experts"],
+        top_k=experts["top_k"],
+        expert_ffn_hidden_size=width,
+        num_shared_experts=shared,
+        shared_expert_ffn_hidden_size=shared * width,
+        num_groups=experts.get("num_expert_groups", 1),
+        group_topk=experts.get("num_limited_groups", 1),
+    )
+
+
+def _router(stated: Mapping[str, Any]) -> RouterConstants:
+    experts = stated["moe_args"]
+    return RouterConstants(experts["score_func"], experts["route_norm"], experts["route_scale"])
+
+
+def _llama4(stated: Mapping[str, Any]) -> ModelShape:
+    """Experts share the channels of a dense MLP [torchtitan-0.2, models/llama4/model/model.py]."""
+    dense, experts = _llama3(stated), stated["moe_args"]
+    width = _up_to(stated["multiple_of"], _gate_width(stated) // (experts["top_k"] + experts["num_shared_experts"]))
+    return replace(
+        dense,
+        moe=replace(_experts(stated, width), moe_layer_freq=stated["interleave_moe_layer_step"]),
+        constants=replace(dense.constants, model_type="", router=_router(stated)),
+    )
+
+
+def _deepseek_v3(stated: Mapping[str, Any]) -> ModelShape:
+    mla = MlaShape(**{name: stated[name] for name in _LATENT})
+    return ModelShape(
+        name="",
+        num_layers=stated["n_layers"],
+        hidden_size=stated["dim"],
+        num_attention_heads=stated["n_heads"],
+        num_query_groups=stated["n_heads"],
+        kv_channels=mla.qk_head_dim,
+        ffn_hidden_size=stated["inter_dim"],
+        vocab_size=stated["vocab_size"],
+        mla=mla,
+        moe=replace(_experts(stated, stated["moe_inter_dim"]), num_leading_dense_layers=stated["n_dense_layers"]),
+        constants=ModelConstants(
+            model_type="deepseek_v3",
+            activation="silu",
+            normalization="rmsnorm",
+            norm_epsilon=stated["norm_eps"],
+            rotary_base=float(stated["rope_theta"]),
+            rope_scaling=RopeScaling(
+                "yarn",
+                stated["rope_factor"],
+                stated["original_seq_len"],
+                beta_fast=stated["beta_fast"],
+                beta_slow=stated["beta_slow"],
+                mscale=stated["mscale"],
+                mscale_all_dim=stated["mscale"],
+            ),
+            router=_router(stated),
+        ),
+    )
+
+
 def _qwen3(stated: Mapping[str, Any]) -> ModelShape:
-    experts, router = stated["moe_args"], RouterConstants()
-    moe = None
+    moe, router = None, RouterConstants()
     if stated["moe_enabled"]:
-        shared = experts["num_shared_experts"]
-        moe = MoeShape(
-            num_experts=experts["num_experts"],
-            top_k=experts["top_k"],
-            expert_ffn_hidden_size=stated["moe_inter_dim"],
-            num_shared_experts=shared,
-            shared_expert_ffn_hidden_size=shared * stated["moe_inter_dim"],
-        )
-        router = RouterConstants(experts["score_func"], experts["route_norm"], experts["route_scale"])
+        moe, router = _experts(stated, stated["moe_inter_dim"]), _router(stated)
     return ModelShape(
         name="",
         num_layers=stated["n_layers"],
@@ -120,7 +195,8 @@ def _qwen3(stated: Mapping[str, Any]) -> ModelShape:
     )
 
 
-_FAMILIES = {"llama3": _llama3, "qwen3": _qwen3}
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+_FAMILIES = {"llama3": _llama3, "llama4": _llama4, "deepseek_v3": _deepseek_v3, "qwen3": _qwen3}
 
 
 def _flavors() -> dict[tuple[str, str], Flavor]:
@@ -130,26 +206,37 @@ def _flavors() -> dict[tuple[str, str], Flavor]:
         if flavor:
             stated = {**RELEASE.models[name], **own}
             model = replace(_FAMILIES[name](stated), name=f"{name}-{flavor}".lower())
-            found[name, flavor] = Flavor(name, flavor, model, stated["attn_type"])
+            chunks = "every_n_layers_nope" in stated
+            found[name, flavor] = Flavor(name, flavor, model, stated["attn_type"], has_chunks=chunks)
     return found
 
 
 FLAVORS = _flavors()
-_PRICED = tuple(each for each in FLAVORS.values() if each.attention == CAUSAL)
+_PRICED = tuple(each for each in FLAVORS.values() if not each.has_chunks)
 
 
 @lru_cache(maxsize=64)
-def flavor_of(model: ModelShape) -> Flavor | None:
-    """The flavor with the model's layers; ``None`` without one."""
-    same = [each for each in _PRICED if not _different(each.model, model)]
-    return same[0] if same else None
+def flavor_of(model: ModelShape, *, packed: bool = False) -> Flavor | None:
+    """The flavor with the model's layers; ``None`` without one.
+
+    One whose attention is that of whole sequences comes first; of ``packed`` samples, attention has to stay within documents.
+    """
+    same = [each for each in _PRICED if not _different(each.model, model) and (each.within_documents or not packed)]
+    return min(same, key=lambda each: each.within_documents, default=None)
+
+
+def flavor_for(workload: Workload) -> Flavor | None:
+    """The flavor that trains the job's model on its samples; ``None`` without one."""
+    return flavor_of(workload.model, packed=workload.training.mean_squared_length_fraction < 1.0)
 
 
 @lru_cache(maxsize=64)
 def no_flavor(model: ModelShape) -> str:
-    """A sentence on a model that is no flavor: what the nearest one has otherwise."""
+    """A sentence on a model that is no flavor: what the nearest one has otherwise. Of a flavor, on packed samples."""
     nearest = min(_PRICED, key=lambda each: (len(_different(each.model, model)), abs(each.model.num_layers - model.num_layers)))
     different = _different(nearest.model, model)
+    if not different:
+        return Sentence("torchtitan's {} {} attends to whole sequences, also over packed samples", nearest.name, nearest.flavor)
     more = [Sentence("{} more fields", len(different) - SHOWN)] if len(different) > SHOWN else []
     return Sentence(
         "torchtitan {} trains flavors of its own, and {} is none of them; the nearest, {} {}, has another {}",

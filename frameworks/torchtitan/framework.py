@@ -7,7 +7,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.framework import Framework, untold_optimizer, untold_task
 from frameworks.target import Target
-from frameworks.torchtitan.flavors import flavor_of, misstated, no_flavor
+from frameworks.torchtitan.flavors import flavor_for, misstated, no_flavor
 from frameworks.torchtitan.job_reader import read_job
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.reader import read
@@ -19,7 +19,7 @@ from frameworks.torchtitan.writer import arguments
 
 def untold(workload: Workload) -> tuple[str, ...]:
     """A sentence on a model that is no flavor, on another task, and on another optimizer."""
-    model = () if flavor_of(workload.model) else (Sentence("Not the same model: {}.", no_flavor(workload.model)),)
+    model = () if flavor_for(workload) else (Sentence("Not the same model: {}.", no_flavor(workload.model)),)
     return model + untold_task(NAME, (Task.PRETRAIN,), workload) + untold_optimizer(NAME, OPTIMIZERS, workload)
 
 

@@ -9,7 +9,8 @@ from cost_models.shapes.strategy import CpAlgo
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
 from frameworks.options import as_given, options_of
-from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, Mode
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, KEEPS_EXCHANGE, OF_LATENTS, Mode
+from frameworks.torchtitan.flavors import FLEX
 from frameworks.torchtitan.reader import Reading
 from frameworks.torchtitan.table import OPTION, RELEASE, TABLE
 from frameworks.unread import CHANGES, Unread, unread
@@ -36,7 +37,9 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
             *_by_operator(reading, arguments),
             *unread(RELEASE, {name: as_given(value) for name, value in reading.options.items()}),
         ),
-        torch_compile=reading.compiled,
+        torch_compile=reading.compiles_layers,
+        compiled_loss=reading.compiles_loss,
+        uneven=("model.flavor",) if reading.flavor.within_documents else (),
     )
 
 
@@ -45,8 +48,12 @@ def _by_operator(reading: Reading, arguments: Sequence[str]) -> Iterator[Unread]
     if reading.mode() != BY_OPERATORS:
         return
     has_experts = reading.flavor.model.moe is not None
-    if has_experts and reading.compiled:
+    if has_experts and reading.compiles_layers:
         yield Unread(OPTION, IN_PARTS)
+    if reading.flavor.model.mla is not None:
+        yield Unread(OPTION, OF_LATENTS)
+    elif reading.flavor.keeps_exchange and reading.strategy().ep > 1:
+        yield Unread(OPTION, KEEPS_EXCHANGE)
     named = options_of(arguments).get(_RECOMPUTED, [_ROUTER])
     if named != [_ROUTER] and (has_experts or named != []):
         yield Unread(_RECOMPUTED, CHANGES["cost"])
@@ -54,6 +61,8 @@ def _by_operator(reading: Reading, arguments: Sequence[str]) -> Iterator[Unread]
 
 def _assumed(reading: Reading) -> Iterator[str]:
     """Sentences on what is priced in another form."""
+    if reading.flavor.attention == FLEX:
+        yield Sentence("FlexAttention of flavor {} is priced as PyTorch's fused attention", reading.flavor.flavor)
     if reading.mode() not in (Mode("none"), BY_OPERATORS) and not reading.value(_EARLY):
         yield Sentence("{} is off; layers are priced as if recompute stopped at the last tensor that is needed", _EARLY)
     if reading.cp > 1 and reading.value(_ROTATION) != TABLE.cp_algos[CpAlgo.KV_ALLGATHER]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -15,7 +16,7 @@ from frameworks.options import OptionValues, as_given, options_of
 from frameworks.rule import either, unless_default
 from frameworks.table import features_read
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, Mode, checkpoints_of
-from frameworks.torchtitan.flavors import CAUSAL, FLAVORS, UNREAD_FAMILIES, Flavor
+from frameworks.torchtitan.flavors import FLAVORS, UNREAD_FAMILIES, Flavor
 from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
 from frameworks.torchtitan.table import (
     BY_OPERATOR,
@@ -24,6 +25,7 @@ from frameworks.torchtitan.table import (
     OP,
     OPTION,
     PARALLELISM,
+    PARTS,
     RELEASE,
     REPLICAS,
     RESHARD,
@@ -31,8 +33,6 @@ from frameworks.torchtitan.table import (
     STAGES,
     TABLE,
 )
-
-_COMPILED = ("model", "loss")  # what is compiled by default
 
 
 def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelStrategy:
@@ -44,7 +44,8 @@ class Reading(OptionValues):
     """Options by path, with values as TOML reads them; an empty list is a value that is not given."""
 
     def __init__(self, arguments: Sequence[str], num_devices: int | None) -> None:
-        super().__init__(RELEASE, {name: value for name, value in options_of(arguments).items() if value != []})
+        given = options_of(arguments)
+        super().__init__(RELEASE, {name: value for name, value in given.items() if value != []})
         self.flavor = self._flavor()
         self.tp, self.pp, self.cp = (self.number(TABLE.columns[name]) for name in ("tp", "pp", "cp"))
         self.replicas = self.number(REPLICAS)
@@ -53,7 +54,7 @@ class Reading(OptionValues):
         self.parts = self.options.get(STAGES)
         self.schedule_name = str(self.value(TABLE.columns["schedule"]))
         self.layout = self._layout()
-        self.compiled = self._compiled()
+        self.compiles_layers, self.compiles_loss = (name in self._compiled(given) for name in PARTS)
 
     def _flavor(self) -> Flavor:
         name, flavor = str(self.value("model.name")), str(self.value("model.flavor"))
@@ -65,8 +66,8 @@ class Reading(OptionValues):
             raise ReadingError(
                 Sentence("model {} {} is no flavor that is known here; give one of {}", name[:80], flavor[:80], known)
             )
-        if found.attention != CAUSAL:
-            raise ReadingError(Sentence("model.flavor {} has attention within documents, which has no price", flavor))
+        if found.has_chunks:
+            raise ReadingError(Sentence("model.flavor {} has attention within chunks, which has no price", flavor))
         return found
 
     def _shards(self, num_devices: int | None) -> int:
@@ -107,16 +108,14 @@ class Reading(OptionValues):
         """Whether the schedule has one stage a rank."""
         return not any(name == self.schedule_name and schedule.rules.in_groups for schedule, name in TABLE.schedules.items())
 
-    def _compiled(self) -> bool:
-        """Whether layers and loss are compiled; one without the other has no price."""
+    def _compiled(self, given: Mapping[str, Any]) -> list[str]:
+        """The compiled parts; none with an empty list."""
         if not self.value(COMPILE):
-            return False
-        components = self.options.get(COMPILED, list(_COMPILED))
-        if not isinstance(components, list) or {*components} != {*_COMPILED}:
-            raise ReadingError(
-                Sentence("{} {} has no price; give model and loss, or no compilation", COMPILED, str(components)[:80])
-            )
-        return True
+            return []
+        parts = given.get(COMPILED, list(PARTS))
+        if not isinstance(parts, list) or not {*map(str, parts)} <= {*PARTS}:
+            raise ReadingError(Sentence("{} {} is not allowed; give {}", COMPILED, str(parts)[:80], either(PARTS)))
+        return parts
 
     @property
     def at_once(self) -> int:
@@ -193,7 +192,7 @@ class Reading(OptionValues):
             recompute_num_layers=found.num_layers,
             recompute_layers_per_stage=found.layers_per_stage if found.recompute is Recompute.FULL else None,
             recompute_modules=BY_OPERATOR if by_operator else RecomputeModule(0),
-            features=features | (FUSED_KERNELS if self.compiled else Feature(0)),
+            features=features | (FUSED_KERNELS if self.compiles_layers else Feature(0)),
             layer_layout=unless_default(self.layout, schedule) if pp > 1 else None,
         )
 

@@ -25,8 +25,8 @@ from frameworks.offer_rules import dispatcher_rule, offered_rule, optimizer_rule
 from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
-from frameworks.torchtitan.checkpoints import IN_PARTS, mode_of
-from frameworks.torchtitan.flavors import flavor_of, no_flavor
+from frameworks.torchtitan.checkpoints import IN_PARTS, KEEPS_EXCHANGE, mode_of
+from frameworks.torchtitan.flavors import flavor_for, no_flavor
 from frameworks.torchtitan.table import BY_OPERATOR, RELEASE, TABLE, TERMS
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
@@ -38,9 +38,10 @@ OPTIMIZERS = ("adam",)
 OPTIMIZER = optimizer_rule("torchtitan_optimizer", "[torchtitan-0.2, job_config.py]", NAME, *OPTIMIZERS)
 MODEL = Rule(
     "torchtitan_model",
-    "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py]",
-    Sentence("the model is a flavor of torchtitan whose attention is that of whole sequences"),
-    lambda w, b: every_row(b, flavor_of(w.model) is None),
+    "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py; "
+    "torchtitan-0.2, models/deepseek_v3/__init__.py; torchtitan-0.2, models/llama4/__init__.py]",
+    Sentence("the model is a flavor of torchtitan without chunks of attention, and one within documents for packed samples"),
+    lambda w, b: every_row(b, flavor_for(w) is None),
     lambda w, s: no_flavor(w.model),
     job_only=True,
 )
@@ -153,11 +154,25 @@ CONTEXT_PARALLEL = Rule(
     lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.KV_ALLGATHER),
     lambda w, s: Sentence("{} over cp {}: torchtitan gathers keys and values", s.cp_algo.label, s.cp),
 )
+DOCUMENTS = Rule(
+    "torchtitan_documents",
+    "[torchtitan-0.2, models/deepseek_v3/infra/parallelize.py:65]",
+    Sentence("context parallelism is of attention to whole sequences, not within documents"),
+    lambda w, b: (b.cp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and flavor.within_documents),
+    lambda w, s: Sentence("cp {}: torchtitan's {} attends within documents", s.cp, w.model.name),
+)
+LATENTS = Rule(
+    "torchtitan_latents",
+    "[torchtitan-0.2, models/deepseek_v3/infra/parallelize.py:268]",
+    Sentence("latent attention has tp 1: torchtitan's ranks each project the whole sequence to latents, which has no price"),
+    lambda w, b: (b.tp > 1) & every_row(b, w.model.mla is not None),
+    lambda w, s: Sentence("tp {}: each rank projects the whole sequence to latents, which has no price", s.tp),
+)
 PIPELINE = Rule(
     "torchtitan_pipeline",
     "[torchtitan-0.2, train.py:222; torchtitan-0.2, models/qwen3/__init__.py:199]",
     Sentence("a pipeline has a model that torchtitan can cut"),
-    lambda w, b: (b.pp > 1) & every_row(b, (flavor := flavor_of(w.model)) is not None and not flavor.has_pipelines),
+    lambda w, b: (b.pp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and not flavor.has_pipelines),
     lambda w, s: Sentence("pp {}: torchtitan has no pipelines for {}", s.pp, w.model.name),
 )
 SCHEDULE = schedule_rule("torchtitan_schedule", "[torchtitan-0.2, pipeline_parallel.py:55]", NAME, TABLE)
@@ -221,16 +236,27 @@ def _by_operator(batch: StrategyBatch) -> Mask:
     return found
 
 
+def _keeps_exchange(workload: Workload) -> bool:
+    flavor = flavor_for(workload)
+    return flavor is not None and flavor.keeps_exchange
+
+
 OPERATORS = Rule(
     "torchtitan_operators",
     "[torchtitan-0.2, activation_checkpoint.py:51; torchtitan-0.2, models/llama4/infra/parallelize.py:593]",
     Sentence("recompute by operator is of all layers, and of layers with experts only where these are not compiled"),
     lambda w, b: (
         _by_operator(b)
-        & ((b.recompute != Recompute.SELECTIVE) | every_row(b, w.model.moe is not None and w.software.torch_compile))
+        & (
+            (b.recompute != Recompute.SELECTIVE)
+            | every_row(b, w.model.moe is not None and w.software.torch_compile)
+            | ((b.ep > 1) & _keeps_exchange(w))
+        )
     ),
     lambda w, s: (
-        Sentence("torchtitan checkpoints all layers by operator or none") if s.recompute is not Recompute.SELECTIVE else IN_PARTS
+        Sentence("torchtitan checkpoints all layers by operator or none")
+        if s.recompute is not Recompute.SELECTIVE
+        else (IN_PARTS if w.software.torch_compile else KEEPS_EXCHANGE)
     ),
 )
 RECOMPUTE = Rule(

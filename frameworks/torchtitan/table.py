@@ -20,6 +20,7 @@ STAGES = f"{PARALLELISM}.module_fqns_per_model_part"
 OPTION = "activation_checkpoint.selective_ac_option"
 BY_OPERATOR, OP = RecomputeModule.EVERY_OTHER_MATMUL, "op"  # checkpoints by operator
 COMPILE, COMPILED = "compile.enable", "compile.components"
+PARTS = ("model", "loss")  # what is compiled by default
 TABLE = Table(
     columns={
         "dp": SHARDS,

@@ -14,10 +14,23 @@ from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, mode_of
-from frameworks.torchtitan.flavors import flavor_of
+from frameworks.torchtitan.flavors import flavor_for
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.stages import modules_of
-from frameworks.torchtitan.table import COMPILE, OP, OPTION, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
+from frameworks.torchtitan.table import (
+    COMPILE,
+    COMPILED,
+    OP,
+    OPTION,
+    PARALLELISM,
+    PARTS,
+    RELEASE,
+    REPLICAS,
+    RESHARD,
+    SHARDS,
+    STAGES,
+    TABLE,
+)
 
 ENVIRONMENT = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}  # as in its run_train.sh
 POLICIES = {3: "always", 2: "never"}
@@ -28,14 +41,14 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     """Options and notes of the nearest strategy that torchtitan supports."""
     s, replaced = nearest(workload, planned)
     options = {**_model(workload), **_batch(workload, s), **_parallelism(workload, s), **_recompute(workload, s)}
-    options[COMPILE] = workload.software.torch_compile
+    options |= _compilation(workload)
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
     return LaunchArguments(launch, ENVIRONMENT, replaced + _notes(workload, s))
 
 
 def _model(workload: Workload) -> Options:
-    flavor = flavor_of(workload.model)
+    flavor = flavor_for(workload)
     return {} if flavor is None else {"model.name": flavor.name, "model.flavor": flavor.flavor}
 
 
@@ -83,6 +96,13 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
     return options
 
 
+def _compilation(workload: Workload) -> Options:
+    compiled = dict(zip(PARTS, (workload.software.torch_compile, not workload.software.plain_cross_entropy), strict=True))
+    if all(compiled.values()) or not any(compiled.values()):
+        return {COMPILE: any(compiled.values())}
+    return {COMPILE: True, COMPILED: [part for part in PARTS if compiled[part]]}
+
+
 def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "torchrun")]
     if 0 < s.optimizer_shard_size < s.dp * s.cp:
@@ -91,6 +111,15 @@ def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
                 "HSDP: {} replicas of weights over {} shards; the shards of a replica are neighbours.",
                 s.dp * s.cp // s.optimizer_shard_size,
                 s.optimizer_shard_size,
+            )
+        )
+    flavor = flavor_for(workload)
+    if flavor is not None and flavor.within_documents and workload.training.mean_squared_length_fraction == 1.0:
+        notes.append(
+            Sentence(
+                "torchtitan's {} {} attends within documents; its price is of whole sequences, an upper bound.",
+                flavor.name,
+                flavor.flavor,
             )
         )
     return tuple(notes)

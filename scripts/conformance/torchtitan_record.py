@@ -1,4 +1,4 @@
-"""Draws legal plans of every preset that torchtitan trains, and records what torchtitan itself makes of their files.
+"""Draws legal plans of presets and flavors that torchtitan trains, and records what it makes of their files.
 
 usage: python -m scripts.conformance.torchtitan_record TREE PYTHON
 
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from app.catalogue.models.presets import names
+from app.catalogue.models.shape import model_to_mapping
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
+from frameworks.torchtitan.flavors import FLAVORS
 from frameworks.torchtitan.framework import TORCHTITAN
 from scripts.conformance.sampled_lattice import sampled
 
@@ -31,6 +33,10 @@ START = ROOT / "scripts" / "conformance" / "torchtitan_start.py"
 SIZES = (8, 64, 512)
 PLANS = 4  # of each preset and size
 SEQUENCES_A_DEVICE = 2
+NO_PRESET = (("deepseek_v3", "671B"), ("llama4", "17bx16e"), ("llama4", "17bx128e"))
+MODELS: dict[str, Any] = {name: name for name in names()} | {
+    FLAVORS[name].model.name: model_to_mapping(FLAVORS[name].model) for name in NO_PRESET
+}
 
 
 def main() -> None:
@@ -38,9 +44,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         files: dict[str, dict[str, Any]] = {}
-        for preset in names():
+        for preset, model in MODELS.items():
             for size in SIZES:
-                for index, (workload, plan) in enumerate(_drawn(preset, size)):
+                for index, (workload, plan) in enumerate(_drawn(model, size)):
                     name = f"{preset}-{size}-{index}.toml"
                     launch = launch_block(workload, plan)["torchtitan"]
                     profile = workload.cluster.profile
@@ -60,10 +66,10 @@ def main() -> None:
         print(row["preset"], row["devices"], row["said"])
 
 
-def _drawn(preset: str, devices: int) -> Iterator[tuple[Workload, ParallelStrategy]]:
-    """A few legal plans of a preset's lattice, drawn at random; none for a model that torchtitan does not train."""
+def _drawn(model: Any, devices: int) -> Iterator[tuple[Workload, ParallelStrategy]]:
+    """A few legal plans of a model's lattice, drawn at random; none for a model that torchtitan does not train."""
     document = {
-        "model": preset,
+        "model": model,
         "cluster": {"hardware": "h100-sxm-80gb", "num_devices": devices},
         "training": {"seq_length": 8192, "global_batch_size": SEQUENCES_A_DEVICE * devices},
     }

@@ -24,7 +24,8 @@ FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod
 
 
 def on_npus(model: Any = QWEN, *, compiled: bool = False, **training: Any) -> Workload:
-    software = Software("mindspeed-llm-fsdp2", target="mindspeed-llm-fsdp2@master", torch_compile=compiled)
+    made = Software("mindspeed-llm-fsdp2", target="mindspeed-llm-fsdp2@master")
+    software = replace(made, torch_compile=compiled, plain_cross_entropy=not compiled)
     return replace(job(model, **training), software=software)
 
 
@@ -61,5 +62,5 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("mindspeed_fsdp2_model", _F, ROUTED, on_npus(replace(MIXTURE, constants=ModelConstants("mixtral"))), "of type mixtral"),
     ("mindspeed_fsdp2_model", _F, WORK, on_npus(replace(QWEN, mtp_num_layers=1)), "layers of llama, qwen2, qwen3 or qwen3_moe"),
     ("mindspeed_fsdp2_stack", _F, WORK, replace(WORK, software=replace(WORK.software, stack="mindspeed-llm")), "stack mindspeed"),
-    ("mindspeed_fsdp2_compile", _F, WORK, on_npus(compiled=True), "compiles no layers"),
+    ("mindspeed_fsdp2_compile", _F, WORK, on_npus(compiled=True), "compiles neither layers"),
 ]  # fmt: skip

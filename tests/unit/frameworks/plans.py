@@ -82,8 +82,8 @@ OF_A_FLAVOR = {
     "uneven": ("llama3", "405B"),
     "tall": ("llama3", "70B"),
     "mixture": ("qwen3", "30B-A3B"),
-    "capacity": ("qwen3", "debugmodel_moe"),
-    "latent": ("qwen3", "32B"),
+    "capacity": ("llama4", "17bx128e"),
+    "latent": ("deepseek_v3", "16B"),
 }
 # MindSpeed-LLM's FSDP2 has types of models: one of a type like each of these.
 OF_A_TYPE: dict[str, dict[str, Any]] = {
@@ -113,7 +113,10 @@ def workload(framework: str, model: str) -> Workload:
     if target.name == "torchtitan":  # its experts need a GPU with Hopper's instructions
         profile = replace(made.cluster.profile, compute_capability=9.0)
         made = replace(made, cluster=replace(made.cluster, profile=profile))
-    return replace(made, software=Software(target.priced_as, target=target.label, torch_compile=target.torch_compile))
+    compiled = target.torch_compile
+    plain = target.priced_as == "mindspeed-llm-fsdp2"
+    software = Software(target.priced_as, target=target.label, torch_compile=compiled, plain_cross_entropy=plain)
+    return replace(made, software=software)
 
 
 @cache

@@ -27,7 +27,7 @@ STARTS = json.loads((Path(__file__).parents[2] / "oracle" / "torchtitan_starts.j
 IDS = [f"{row['preset']}-{row['devices']}-{index}" for index, row in enumerate(STARTS)]
 TRAINED = {
     "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b",
-    "qwen3-1.7b", "qwen3-4b", "qwen3-14b",
+    "qwen3-1.7b", "qwen3-4b", "qwen3-14b", "deepseek-v2", "deepseek-v2-lite",
 }  # fmt: skip
 BASE = {"model.name": "llama3", "model.flavor": "8B", "parallelism.data_parallel_shard_degree": 8}
 PIPELINE = {**BASE, "parallelism.pipeline_parallel_degree": 2, "training.local_batch_size": 4}
@@ -47,7 +47,7 @@ def unread(changes: dict[str, Any]) -> set[str]:
 
 def test_torchtitan_accepted_files_of_every_preset_that_it_trains() -> None:
     assert {row["said"]["verdict"] for row in STARTS} == {"accept"}
-    assert {row["preset"] for row in STARTS} == TRAINED
+    assert {row["preset"] for row in STARTS} == TRAINED | {"deepseek_v3-671b", "llama4-17bx16e", "llama4-17bx128e"}
     counted = Counter(row["devices"] for row in STARTS)
     assert len(counted) == 3
     assert min(counted.values()) >= 20
@@ -88,6 +88,8 @@ def test_torchtitan_makes_of_a_file_what_the_plan_says(row: dict[str, Any]) -> N
 def _recomputed(s: ParallelStrategy, place: int, held: int) -> int:
     if s.recompute is Recompute.NONE:
         return 0
+    if s.recompute is Recompute.SELECTIVE:  # by operator, all layers
+        return held
     if s.recompute_layers_per_stage is not None:
         return s.recompute_layers_per_stage[place]
     return held if s.recompute_method is RecomputeMethod.UNIFORM else s.recompute_num_layers
@@ -99,11 +101,13 @@ def test_the_presets_that_are_flavors() -> None:
     totals = {f"{name}/{flavor}": num_parameters(each.model).total for (name, flavor), each in FLAVORS.items()}
     assert [round(totals[f"llama3/{size}"] / 1e9, 2) for size in ("8B", "70B", "405B")] == [8.03, 70.55, 405.85]
     assert round(totals["qwen3/235B-A22B"] / 1e9) == 235
+    # 15.7, 236 and 671 billion as DeepSeek publishes them.
+    assert [round(totals[f"deepseek_v3/{size}"] / 1e9, 1) for size in ("16B", "236B", "671B")] == [15.7, 235.7, 671.0]
 
 
 def test_another_model_is_refused_with_the_nearest_flavor() -> None:
     assert no_flavor(model_preset("llama-2-70b").model).endswith("the nearest, llama3 70B, has another vocab_size")
-    assert "17 more fields" in no_flavor(model_preset("deepseek-v2").model)
+    assert no_flavor(model_preset("deepseek-v3").model).endswith("the nearest, deepseek_v3 671B, has another mtp_num_layers")
 
 
 def test_a_constant_without_cost_is_said() -> None:
@@ -162,8 +166,8 @@ def test_stages_that_no_file_names_are_those_that_the_release_makes(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model.name": "deepseek_v3", "model.flavor": "16B"}, "within documents"),
-        ({"model.flavor": "8B_flex"}, "within documents"),
+        ({"model.name": "llama4", "model.flavor": "17bx16e_irope"}, "within chunks"),
+        ({"model.name": "gpt_oss", "model.flavor": "20b"}, "windows, documents and sinks"),
         ({"model.flavor": "9B"}, "no flavor that is known"),
         ({"parallelism.data_parallel_shard_degree": -1}, "--devices states"),
         ({**PIPELINE, "parallelism.pipeline_parallel_schedule": "DualPipeV"}, "DualPipeV has no price"),
@@ -171,7 +175,7 @@ def test_stages_that_no_file_names_are_those_that_the_release_makes(
         ({**PIPELINE, "parallelism.pipeline_parallel_microbatch_size": 3}, "micro batches of 3"),
         ({**PIPELINE, "parallelism.pipeline_parallel_layers_per_stage": 12}, "3 virtual stages do not divide over pp 2"),
         ({**PIPELINE, "parallelism.module_fqns_per_model_part": [["tok_embeddings"], ["norm", "output"]]}, "does not place"),
-        ({"compile.enable": True, "compile.components": ["model"]}, "no compilation"),
+        ({"compile.enable": True, "compile.components": ["model", "optimizer"]}, "is not allowed; give model or loss"),
         ({"activation_checkpoint.selective_ac_option": "all"}, "'all' is not allowed; give op or a number"),
         ({"training.global_batch_size": 60}, "does not divide by 8 x 8"),
     ],
@@ -197,7 +201,9 @@ def test_keys_that_change_the_price_are_named_and_others_are_not() -> None:
 
 OPERATORS = {"activation_checkpoint.selective_ac_option": "op"}
 NAMED = "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"
+OPTION = "activation_checkpoint.selective_ac_option"
 MIXTURE = {"model.name": "qwen3", "model.flavor": "30B-A3B"}
+LLAMA4 = {"model.name": "llama4", "model.flavor": "17bx16e"}
 
 
 def test_checkpoints_by_operator_are_read_and_written_as_they_are() -> None:
@@ -227,9 +233,71 @@ def test_each_layer_has_a_checkpoint_where_none_are_skipped(option: str) -> None
         ({NAMED: []}, set()),  # a dense layer has no router
         ({NAMED: ["moe.router.gate"], **MIXTURE}, set()),
         ({NAMED: [], **MIXTURE}, {NAMED}),
-        ({**MIXTURE, "compile.enable": True}, {"activation_checkpoint.selective_ac_option"}),
+        ({**MIXTURE, "compile.enable": True}, {OPTION}),
+        ({**LLAMA4}, set()),
+        ({**LLAMA4, "parallelism.expert_parallel_degree": 8}, {OPTION}),
+        ({"model.name": "deepseek_v3", "model.flavor": "16B"}, {OPTION}),
     ],
 )
 def test_checkpoints_of_other_operators_are_named(changes: dict[str, Any], names: set[str]) -> None:
     assert unread({**OPERATORS, **changes}) == names
     assert unread({**changes, "activation_checkpoint.mode": "full"}) == set()
+
+
+DOCUMENTS = {"model.name": "deepseek_v3", "model.flavor": "16B", "activation_checkpoint.mode": "none"}
+
+
+@pytest.mark.parametrize(("changes", "uneven"), [(DOCUMENTS, True), ({"model.flavor": "8B_flex"}, True), ({}, False)])
+def test_attention_within_documents_is_that_of_packed_samples(changes: dict[str, Any], uneven: bool) -> None:
+    job = TORCHTITAN.read_job(options(**changes), None)
+    assert job.uneven == (("model.flavor",) if uneven else ())
+    assert any("FlexAttention" in sentence for sentence in job.not_understood) == uneven
+
+
+@pytest.mark.parametrize(
+    ("flavor", "fraction", "written"),
+    [
+        (("llama3", "8B"), 1.0, "8B"),
+        (("llama3", "8B"), 0.3, "8B_flex"),
+        (("deepseek_v3", "16B"), 1.0, "16B"),
+        (("deepseek_v3", "16B"), 0.3, "16B"),
+    ],
+)
+def test_packed_samples_are_written_as_a_flavor_within_documents(flavor: tuple[str, str], fraction: float, written: str) -> None:
+    workload = on_gpus(FLAVORS[flavor].model, packed=fraction)
+    launch = TORCHTITAN.write(workload, ParallelStrategy(dp=64, zero_stage=3))
+    assert f'model.flavor="{written}"' in launch.arguments
+    bounded = any("upper bound" in note for note in launch.notes)
+    assert bounded == (fraction == 1.0 and flavor[0] == "deepseek_v3")
+    assert TORCHTITAN.untold(workload) == ()
+
+
+def test_packed_samples_of_a_model_without_such_a_flavor_are_refused() -> None:
+    packed = on_gpus(FLAVORS["llama3", "70B"].model, packed=0.3)
+    assert [sentence for sentence in TORCHTITAN.untold(packed) if "attends to whole sequences" in sentence]
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers", "loss"),
+    [
+        ({"compile.enable": True, "compile.components": ["loss"]}, False, True),
+        ({"compile.enable": True, "compile.components": ["model"]}, True, False),
+        ({"compile.enable": True, "compile.components": []}, False, False),
+        ({"compile.enable": True}, True, True),
+        ({"compile.components": ["loss"]}, False, False),
+    ],
+)
+def test_layers_and_loss_are_compiled_together_or_alone(changes: dict[str, Any], layers: bool, loss: bool) -> None:
+    job = TORCHTITAN.read_job(options(**changes), None)
+    assert (job.torch_compile, job.compiled_loss) == (layers, loss)
+    assert bool(job.strategy.features & FUSED_KERNELS) == layers
+    workload = on_gpus(job.model, compiled=layers)
+    workload = replace(workload, software=replace(workload.software, plain_cross_entropy=not loss))
+    again = TORCHTITAN.read_job(TORCHTITAN.write(workload, job.strategy).arguments, None)
+    assert (again.torch_compile, again.compiled_loss, again.strategy) == (layers, loss, job.strategy)
+
+
+def test_experts_follow_the_dense_layers_as_torchtitan_counts_them() -> None:
+    assert FLAVORS["llama4", "17bx128e"].model.moe_layers()[:4] == (False, True, False, True)
+    assert all(FLAVORS["llama4", "17bx16e"].model.moe_layers())
+    assert FLAVORS["deepseek_v3", "671B"].model.moe_layers()[:4] == (False, False, False, True)

@@ -25,12 +25,14 @@ OPERATORS: dict[str, Any] = {"recompute": Recompute.SELECTIVE, "recompute_module
 BY_OPERATOR = replace(ALONE, **OPERATORS)
 
 
-def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, **training: Any) -> Workload:
+def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, packed: float = 1.0, **training: Any) -> Workload:
     made = job(model, family="nvidia", **training)
     rates = {**made.cluster.profile.matmul_flops_per_s, **({"fp8": 6e14} if fp8 else {})}
     profile = replace(made.cluster.profile, matmul_flops_per_s=rates, compute_capability=9.0 if fp8 else 8.0)
     cluster = replace(made.cluster, profile=profile)
-    return replace(made, cluster=cluster, software=Software("fsdp", target="torchtitan@0.2.2", torch_compile=compiled))
+    software = Software("fsdp", target="torchtitan@0.2.2", torch_compile=compiled, plain_cross_entropy=not compiled)
+    made = replace(made, training=replace(made.training, mean_squared_length_fraction=packed))
+    return replace(made, cluster=cluster, software=software)
 
 
 def by_layers(strategy: ParallelStrategy, layers: int) -> ParallelStrategy:
@@ -43,6 +45,9 @@ def by_rank(*layers: int) -> ParallelStrategy:
 
 
 DENSE, ROUTED = on_gpus(), on_gpus(MIXTURE)
+LATENT = on_gpus(FLAVORS["deepseek_v3", "16B"].model)
+SCOUT = on_gpus(FLAVORS["llama4", "17bx16e"].model, compiled=False)
+ROUTED_ALONE = replace(EXPERTS, tp=1, dp=64, sequence_parallel=False)
 _LORA = TrainingTask(Task.LORA, Adapters(8, 16.0, ("linear_qkv",)))
 ADAPTED = replace(DENSE, training=replace(DENSE.training, task=_LORA))
 ASYNC = DEFAULT_FEATURES | Feature.TP_COMM_OVERLAP
@@ -84,6 +89,12 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_operators", _T, DENSE, BY_OPERATOR,
      replace(by_rank(2, 2, 2, 2), recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL), ("all layers by operator",)),
     ("torchtitan_operators", _T, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("compiled in parts",)),
+    ("torchtitan_operators", _T, SCOUT, replace(BY_OPERATOR, dispatcher=Dispatcher.ALLTOALL, etp=4),
+     replace(EXPERTS, **OPERATORS), ("what experts exchanged",)),
+    ("torchtitan_documents", _T, LATENT, ROUTED_ALONE, replace(ROUTED_ALONE, dp=32, cp=2, cp_algo=CpAlgo.KV_ALLGATHER),
+     ("cp 2", "within documents")),
+    ("torchtitan_documents", _T, on_gpus(packed=0.5), ALONE, GATHERED, ("cp 2", "within documents")),
+    ("torchtitan_latents", _T, LATENT, ROUTED_ALONE, EXPERTS, ("tp 4", "the whole sequence")),
     # Each third of 32 layers is 10 of them, each second 16; nothing recomputes 11.
     ("torchtitan_recompute", _T, DENSE, by_layers(ALONE, 10), by_layers(ALONE, 11), ("each n-th layer",)),
     ("torchtitan_recompute", _T, DENSE, by_rank(2, 2, 2, 2), by_rank(2, 2, 2, 1), ("each n-th layer",)),
@@ -98,6 +109,7 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("torchtitan_task", _T, DENSE, replace(DENSE, training=replace(DENSE.training, task=TrainingTask(Task.SFT))), "not sft"),
     ("torchtitan_precision", _T, DENSE, on_gpus(precision="fp8"), "fp8"),
     ("torchtitan_model", _T, DENSE, on_gpus(replace(LLAMA, num_layers=31)), "llama3 8B, has another num_layers"),
+    ("torchtitan_model", _T, DENSE, on_gpus(QWEN, packed=0.5), "attends to whole sequences"),
     ("torchtitan_grouped_experts", _T, ROUTED, on_gpus(MIXTURE, fp8=False), "older than a Hopper GPU"),
     ("torchtitan_stack", _T, DENSE, replace(DENSE, software=replace(DENSE.software, stack="nemo")), "stack nemo"),
 ]  # fmt: skip
