@@ -37,6 +37,7 @@ class Draft:
         size = canonical_group_size(strategy.pp, schedule, strategy.microbatch_group_size_per_vp_stage)
         self.strategy = replace(strategy, schedule=schedule, microbatch_group_size_per_vp_stage=size, features=features)
         self.sentences: list[str] = []
+        self._batch, self._strategy_of_batch = StrategyBatch.of([self.strategy]), self.strategy
 
     @property
     def features(self) -> Feature:
@@ -88,7 +89,7 @@ class Draft:
 
     def fix(self, fixed: Sequence[Fixed]) -> None:
         """Set the switches that the framework sets by itself in such a plan."""
-        batch = StrategyBatch.of([self.strategy])
+        batch = self.batch
         for each in fixed:
             if not each.changes(self.workload, batch)[0]:
                 continue
@@ -232,9 +233,16 @@ class Draft:
         """Set or clear switches that the framework controls by itself, without a sentence."""
         self.strategy = replace(self.strategy, features=(self.features | on) & ~off)
 
+    @property
+    def batch(self) -> StrategyBatch:
+        """The current strategy as a batch of one."""
+        if self._strategy_of_batch is not self.strategy:
+            self._batch, self._strategy_of_batch = StrategyBatch.of([self.strategy]), self.strategy
+        return self._batch
+
     def breaks(self, rule: Rule) -> bool:
         """Whether the current strategy breaks a rule."""
-        return breaks(self.workload, self.strategy, rule)
+        return bool(rule.violates(self.workload, self.batch)[0])
 
     def finish(self) -> tuple[ParallelStrategy, tuple[str, ...]]:
         """The final strategy, and the sentences."""

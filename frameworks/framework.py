@@ -23,8 +23,12 @@ from frameworks.unread import Unread
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """Launch settings: ``arguments`` for a shell, ``environment`` variables, and notes of one sentence each."""
+    """Launch settings: ``arguments`` for a shell, ``environment`` variables, and notes of one sentence each.
 
+    ``strategy`` is the one that the arguments describe: ``Framework.nearest`` of the planned one.
+    """
+
+    strategy: ParallelStrategy
     arguments: tuple[str, ...]
     environment: dict[str, str]
     notes: tuple[str, ...]

@@ -5,7 +5,9 @@ Physics rules apply to every target; a framework adds its own. ``docs/legality.m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -64,7 +66,11 @@ class Violation:
 
 def rules_for(target: str | Target) -> tuple[Rule, ...]:
     """The rules of a target, in the order of ``RULES``: physics, then its own. Raises ``TargetError`` for an unknown name."""
-    label = (parse_target(target) if isinstance(target, str) else target).label
+    return _rules_of((parse_target(target) if isinstance(target, str) else target).label)
+
+
+@lru_cache(maxsize=64)
+def _rules_of(label: str) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.targets & {ANY.label, label})
 
 
@@ -103,12 +109,23 @@ def legal_mask(workload: Workload, batch: StrategyBatch, target: str | Target | 
 
 def violations(workload: Workload, strategy: ParallelStrategy, target: str | Target | None = None) -> tuple[Violation, ...]:
     """Every rule that one strategy breaks, in order; empty if it is legal."""
-    batch = StrategyBatch.of([strategy])
-    return tuple(
-        Violation(rule.name, rule.sentence(workload, strategy), rule.source, rule.job_only)
-        for rule in rules_for(workload.software.target if target is None else target)
-        if rule.violates(workload, batch)[0]
-    )
+    (broken,) = broken_rules(workload, [strategy], workload.software.target if target is None else target)
+    return tuple(violation_of(workload, strategy, rule) for rule in broken)
+
+
+def violation_of(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> Violation:
+    """The violation of a rule that the strategy breaks."""
+    return Violation(rule.name, rule.sentence(workload, strategy), rule.source, rule.job_only)
+
+
+def broken_rules(workload: Workload, strategies: Sequence[ParallelStrategy], target: str | Target) -> list[list[Rule]]:
+    """Every rule that each of at least one strategies breaks, in order. Many at once take little more time than one."""
+    batch = StrategyBatch.of(strategies)
+    broken: list[list[Rule]] = [[] for _ in strategies]
+    for rule in rules_for(target):
+        for row in np.flatnonzero(rule.violates(workload, batch)).tolist():
+            broken[row].append(rule)
+    return broken
 
 
 def cautions(workload: Workload, strategy: ParallelStrategy, target: Target | None = None) -> tuple[str, ...]:

@@ -79,10 +79,9 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
     }
     if workload.training.task.adapters is not None:
         fields = fields_of(dialect.release, settled(dialect.release, written, s.features, as_words), workload, s)
-        return LaunchArguments(fields, _environment(workload, s), replaced + _adapter_notes(workload))
-    return LaunchArguments(
-        tokens(dialect.release, written, s.features), _environment(workload, s), replaced + _notes(dialect, workload, s, planned)
-    )
+        return LaunchArguments(s, fields, _environment(workload, s), replaced + _adapter_notes(workload))
+    notes = replaced + _notes(dialect, workload, s, planned)
+    return LaunchArguments(s, tokens(dialect.release, written, s.features), _environment(workload, s), notes)
 
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:

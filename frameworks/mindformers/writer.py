@@ -52,7 +52,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     }
     written = settled(RELEASE, options, s.features, as_given)
     arguments = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(arguments, _environment(workload, s), replaced + _notes(workload, planned, s))
+    return LaunchArguments(s, arguments, _environment(workload, s), replaced + _notes(workload, planned, s))
 
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:

@@ -75,7 +75,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **({"tp-x": s.tp // 2, "tp-y": 2} if Feature.TP_2D in s.features else {}),
     }
     notes = replaced + _notes(workload, s, planned)
-    return LaunchArguments(tokens(RELEASE, written, s.features), _environment(workload), notes)
+    return LaunchArguments(s, tokens(RELEASE, written, s.features), _environment(workload), notes)
 
 
 def _environment(workload: Workload) -> dict[str, str]:

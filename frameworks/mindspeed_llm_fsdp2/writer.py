@@ -44,7 +44,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     options[DETERMINISTIC] = False
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(launch, {**ENVIRONMENT, **hccl(workload)}, replaced + _notes(workload))
+    return LaunchArguments(s, launch, {**ENVIRONMENT, **hccl(workload)}, replaced + _notes(workload))
 
 
 def _model(workload: Workload) -> Options:

@@ -44,7 +44,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     options |= _compilation(workload)
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(launch, ENVIRONMENT, replaced + _notes(workload, s))
+    return LaunchArguments(s, launch, ENVIRONMENT, replaced + _notes(workload, s))
 
 
 def _model(workload: Workload) -> Options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined, word
 from frameworks.framework import Framework
-from frameworks.launch import launch_block
+from frameworks.launch import launch_blocks
 from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
@@ -39,7 +39,7 @@ from search.space.enumeration import Rejections, refusals
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace
 
-PRICED_AT_ONCE = 24  # plans with breakdown; takes about a second
+EXPLAINED_AT_ONCE = 96  # plans with breakdown; takes about half a second where they share pipelines
 WORTH_A_WORD = 0.005  # fraction of the step: smaller gains are not mentioned
 NAMED_RULES = 2  # broken rules that are named
 NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up to {} times as many devices.", MAX_CLUSTER_GROWTH)
@@ -112,7 +112,9 @@ class ResultBuilder:
         chosen = recommended_place(candidates, groups[:COMPARED]) if self._time_ranks else 0
         ties = tie_sentences(times_s[:num_listed], groups[:num_listed], self.paired_error)
         plans = []
-        for place in (*range(num_listed), *([chosen] if chosen >= num_listed else [])):
+        shown = (*range(num_listed), *([chosen] if chosen >= num_listed else []))
+        launches = self._launches([best_first[place].strategy for place in shown], [launchable[place] for place in shown])
+        for place, launch in zip(shown, launches, strict=True):
             beat()
             entry, priced = best_first[place], found[place]
             explanation: dict[str, Any] = {
@@ -146,7 +148,7 @@ class ResultBuilder:
                     estimate=priced,
                     explanation=explanation,
                     launchable_on=launchable[place],
-                    launch=launch_block(self.workload, entry.strategy, launchable[place]),
+                    launch=launch,
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                     values={name: each.shown for name, each in valued.items()},
                     ordered_by={name: each.value for name, each in valued.items()},
@@ -154,6 +156,14 @@ class ResultBuilder:
                 )
             )
         return tuple(plans)
+
+    def _launches(
+        self, strategies: Sequence[ParallelStrategy], launchable: Sequence[tuple[str, ...]]
+    ) -> Iterator[Mapping[str, Any]]:
+        """The launch block of each strategy; rules are checked for many strategies at once."""
+        for first in range(0, len(strategies), EXPLAINED_AT_ONCE):
+            some = slice(first, first + EXPLAINED_AT_ONCE)
+            yield from launch_blocks(self.workload, strategies[some], launchable[some])
 
     def _valued(
         self, criteria: RankingCriteria, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
@@ -319,13 +329,16 @@ class ResultBuilder:
         return Sentence("No strategy is legal; most often: {}.", broken.sentence(self.workload, example))
 
     def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
-        """The estimates of strategies with their breakdowns, as JSON."""
-        found: list[dict[str, Any]] = []
-        for first in range(0, len(strategies), PRICED_AT_ONCE):
-            batch = StrategyBatch.of(strategies[first : first + PRICED_AT_ONCE])
-            found += estimates_to_mappings(self.workload, self.estimate(self.workload, batch, self.constants, breakdown=True))
+        """The estimates of strategies with their breakdowns, as JSON. Those of one pipeline are priced at once."""
+        found: dict[int, dict[str, Any]] = {}
+        places = sorted(range(len(strategies)), key=lambda place: _pipeline(strategies[place]))
+        for first in range(0, len(places), EXPLAINED_AT_ONCE):
+            some = places[first : first + EXPLAINED_AT_ONCE]
+            batch = StrategyBatch.of([strategies[place] for place in some])
+            priced = self.estimate(self.workload, batch, self.constants, breakdown=True)
+            found.update(zip(some, estimates_to_mappings(self.workload, priced), strict=True))
             beat()
-        return found
+        return [found[place] for place in range(len(strategies))]
 
     def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
         return {
@@ -349,3 +362,9 @@ def _by_time(faster: int) -> str:
     if not faster:
         return Sentence("the fastest of those compared, too")
     return Sentence("{} of those compared {} a shorter step", faster, "has" if faster == 1 else "have")
+
+
+def _pipeline(strategy: ParallelStrategy) -> tuple[int, ...]:
+    """Orders strategies so that those whose pipelines are priced together are neighbours."""
+    sequences_at_once = strategy.dp * strategy.micro_batch_size
+    return strategy.pp, strategy.vpp, strategy.schedule.value, sequences_at_once, strategy.tp, strategy.ep

@@ -52,7 +52,7 @@ def nearest(workload: Workload, planned: ParallelStrategy) -> tuple[ParallelStra
 
 def write(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     s, notes = nearest(workload, planned)
-    return LaunchArguments(("--split", str(s.tp), *(("--mc2",) if Feature.MC2 in s.features else ())), {"TOYS": "1"}, notes)
+    return LaunchArguments(s, ("--split", str(s.tp), *(("--mc2",) if Feature.MC2 in s.features else ())), {"TOYS": "1"}, notes)
 
 
 def read(arguments: Sequence[str], _num_devices: int | None) -> ParallelStrategy:
@@ -116,7 +116,7 @@ from dataclasses import replace as changed
 TWO = changed(
     TOY, target=changed(TARGET, release="2.0", other_releases=("2.1",)), rules=RULES[:2],
     release=changed(RELEASE, version="2.0", exclusions=()),
-    nearest=lambda w, s: (s, ()), write=lambda w, s: LaunchArguments(("--split", "2.0"), {}, ()),
+    nearest=lambda w, s: (s, ()), write=lambda w, s: LaunchArguments(s, ("--split", "2.0"), {}, ()),
 )
 """
 ASKED_OF_TWO = """
