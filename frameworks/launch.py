@@ -64,7 +64,9 @@ def _entries(
         None if untold or too_far else framework.write(workload, strategy)
         for strategy, too_far in zip(strategies, far, strict=True)
     ]
-    prices = _price_notes(workload, [launch for launch, rules in zip(launches, broken, strict=True) if launch and rules], framework)
+    of_other_plans = [launch for launch, rules in zip(launches, broken, strict=True) if launch is not None and rules]
+    prices = _price_notes(workload, of_other_plans, framework)
+    misstated = framework.misstated(workload)
     entries = []
     for strategy, rules, too_far, launch in zip(strategies, broken, far, launches, strict=True):
         violations = [violation_of(workload, strategy, rule) for rule in rules]
@@ -77,7 +79,7 @@ def _entries(
             notes += [next(prices)] if rules else []
             if workload.training.mean_squared_length_fraction < 1.0:
                 notes.append(LENGTHS_UNSAID)
-            notes += [*framework.misstated(workload), *cautions(workload, strategy, target), *launch.notes]
+            notes += [*misstated, *cautions(workload, strategy, target), *launch.notes]
         entries.append(_entry(framework, runs, launch, notes, violations))
     return entries
 

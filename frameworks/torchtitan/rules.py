@@ -220,7 +220,7 @@ def _has_no_mode(workload: Workload, batch: StrategyBatch) -> Mask:
         return mask
     chosen = batch.take(rows)
     columns = [chosen.pp, chosen.vpp, chosen.schedule, chosen.layout_index, chosen.recompute_plan_index]
-    first, index = distinct_rows([*columns, chosen.recompute_num_layers])
+    first, index = distinct_rows([*columns, chosen.recompute, chosen.recompute_method, chosen.recompute_num_layers])
     strategies = [chosen.row(int(row)) for row in first]
     layers = ((workload.model.num_layers,),)
     verdicts = [mode_of(checkpoints(s), layers if s.pp == 1 else layout_of(workload, s)) is None for s in strategies]

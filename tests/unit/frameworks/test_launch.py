@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Software, Workload
 from frameworks.framework import LaunchArguments
-from frameworks.launch import launch_block
+from frameworks.launch import launch_block, launch_blocks
 from frameworks.legality import launchable_on, violations
 from frameworks.mindspeed_llm import writer as mindspeed
 from frameworks.mindspeed_llm.rules import noop_positions
@@ -428,7 +428,13 @@ def test_any_plan_gives_a_json_block_without_repeated_flags(plan: ParallelStrate
         if entry["arguments"] is not None:
             assert all(isinstance(argument, str) and argument for argument in entry["arguments"])
             if not entry["target"].startswith("mindformers"):
-                flags(LaunchArguments(tuple(entry["arguments"]), {}, ()))
+                flags(LaunchArguments(plan, tuple(entry["arguments"]), {}, ()))
+
+
+@given(st.lists(PLANS, min_size=2, max_size=6), st.sampled_from([job(), NVIDIA, PANGU_JOB]))
+def test_plans_written_together_are_written_as_alone(plans: list[ParallelStrategy], workload: Workload) -> None:
+    mixed = [MIXTURE_PLAN, *plans, replace(MIXTURE_PLAN, features=MIXTURE_PLAN.features | Feature.MC2)]
+    assert launch_blocks(workload, mixed) == [launch_block(workload, plan) for plan in mixed]
 
 
 @pytest.mark.parametrize(
