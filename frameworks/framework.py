@@ -165,6 +165,7 @@ class Framework:
     variable. ``untold``: sentences on parts of the model that the release cannot express, and on a task that it does not start,
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
     cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
+    ``uneven``: whether its launch file packs samples whose lengths are not stated, or leaves them as short as they are.
     ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
     ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
@@ -193,6 +194,7 @@ class Framework:
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     mispacked: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    uneven: Callable[[Workload], bool] = lambda _workload: False
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
     suffix_of: Callable[[Sequence[str]], str] | None = None

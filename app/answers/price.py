@@ -11,7 +11,7 @@ import numpy as np
 from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured, Price, prices_of
 from app.answers.delivery import delivery_summary
 from app.answers.numbers import numbers_of
-from app.answers.open_recipe import ByRecipe, by_recipe, with_open_recipe
+from app.answers.open_fields import OpenFields, open_fields, warnings_of
 from app.answers.parts import USUAL, Part
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
@@ -202,8 +202,8 @@ class JobPrices:
         explained: Collection[Part],
     ) -> dict[int, EstimateDocument]:
         sentences = self._assumptions([_asked(job, strategy) for job, strategy, _ in priced], known, explained)
-        recipes = by_recipe(self.job.workload, [strategy for _, strategy, _ in priced], self._own)
-        told = zip(priced, sentences, software, memory, recipes, strict=True)
+        doubts = open_fields(self.job, [strategy for _, strategy, _ in priced], self._own)
+        told = zip(priced, sentences, software, memory, doubts, strict=True)
         documents = (
             self.document(*one, texts, moved, of_ranks, found, explained=explained) for one, texts, moved, of_ranks, found in told
         )
@@ -236,15 +236,15 @@ class JobPrices:
         told: Sequence[str],
         software: dict[str, Any] | None,
         memory: list[dict[str, float]],
-        recipes: ByRecipe,
+        doubts: OpenFields,
         *,
         explained: Collection[Part],
     ) -> dict[str, Any]:
         """The document around the numbers of one strategy."""
         _fill(numbers, self._shares, strategy_mechanisms(job.workload, strategy))
-        with_open_recipe(numbers, recipes)
+        doubts.widen(numbers)
         document: dict[str, Any] = {
-            **head(job, told),
+            **head(job, told, warnings_of(job)),
             "priced_with": self._priced_with,
             "strategy": strategy_to_mapping(job.workload, strategy),
             "estimate": numbers,
@@ -269,8 +269,8 @@ class JobPrices:
         (row,) = estimates_to_mappings(workload, numbers)
         (moved,) = self._software([strategy], numbers, [0]) if "software" in explained else [None]
         memory = _memory_of_ranks(numbers, 0, strategy.pp)
-        (recipes,) = by_recipe(workload, [strategy], self._own)
-        document = self.document(job, strategy, row, told, moved, memory, recipes, explained=explained)
+        (doubts,) = open_fields(job, [strategy], self._own)
+        document = self.document(job, strategy, row, told, moved, memory, doubts, explained=explained)
         if replayed:
             closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
             constants = constants_for(workload, self._own)

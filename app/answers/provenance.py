@@ -19,18 +19,20 @@ def job_fields(
     own: Sequence[Calibration] = (),
     plan: ParallelStrategy | None = None,
     left_out_of: Literal["strategy", "search"] | None = None,
+    *,
+    doubts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The part of an answer about its job; with a ``plan``, it has the effects of the job's defaults."""
-    return head(job, assumption_sentences(job, own, plan, left_out_of))
+    return head(job, assumption_sentences(job, own, plan, left_out_of), doubts)
 
 
-def head(job: Job, assumptions: Sequence[str]) -> dict[str, Any]:
-    """The first fields of an answer."""
+def head(job: Job, assumptions: Sequence[str], doubts: Sequence[str] = ()) -> dict[str, Any]:
+    """The first fields of an answer. ``doubts``: warnings before those of the job."""
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
         "assumptions": list(assumptions),
-        "warnings": list(job.warnings),
+        "warnings": [*doubts, *job.warnings],
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers.delivery import with_deliveries
-from app.answers.open_recipe import with_open_recipe_of_plans
+from app.answers.open_fields import with_open_fields_of_plans
 from app.answers.other_stacks import with_times_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.provenance import job_fields, priced_with
@@ -152,13 +152,13 @@ def search_document(
     result = explained_result(search, stopped_by, on_progress, time.perf_counter)
     strategies = [plan.parallel for plan in result.plans]
     found = with_times_of_other_stacks(job, fill_intervals(job.workload, result.to_mapping(), own), strategies)
-    doubts = with_open_recipe_of_plans(job.workload, found, strategies, own)
+    doubts = with_open_fields_of_plans(job, found, strategies, own)
     told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(
         {
             **told,
             "assumptions": [*told["assumptions"], *criteria_sentences(job)],
-            "warnings": [*told["warnings"], *doubts],
+            "warnings": [*doubts, *told["warnings"]],
             "version": __version__,
             "priced_with": priced_with(job.workload, own),
             "no_target_fits": job.no_target_fits,

@@ -9,6 +9,7 @@ import numpy as np
 
 from app.answers.batches import OF_ESTIMATE
 from app.answers.memory_plan import memory_plan_document
+from app.answers.open_fields import open_fields, warnings_of
 from app.answers.parts import Part
 from app.answers.price import estimate_document, fill_intervals, priced
 from app.answers.provenance import job_fields
@@ -67,7 +68,7 @@ def estimates(document: Mapping[str, Any], parts: Collection[Part], database: Da
         raise InputError(Sentence("strategies: given beside strategy; give one of the two."))
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
     effects_of = fastest if "assumptions" in parts else None
-    return EstimatesDocument(**job_fields(job, own, effects_of), estimates=entries)
+    return EstimatesDocument(**job_fields(job, own, effects_of, doubts=warnings_of(job)), estimates=entries)
 
 
 def _sections(given: object) -> list[StrategySection]:
@@ -135,6 +136,8 @@ def _entries(
             fastest = strategies[int(rows[legal[found.step_time_s.argmin()]])]
             legal_ones = [strategies[int(row)] for row in rows[legal]]
             numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own, legal_ones)
+            for each, doubts in zip(numbers, open_fields(job, legal_ones, own), strict=True):
+                doubts.widen(each)
             EstimateNumbers.model_validate(numbers[0])  # all are rows of the same columns
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
     return [entries[index] for index in range(len(sections))], fastest

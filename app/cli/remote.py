@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from app.answers.schemas import SearchDocument
 from app.answers.stored import search_document_of
+from app.answers.targets import with_usual_target
 from app.calibrations.constants import FIELD
 from app.catalogue.models.presets import known_name
 from app.jobs.assumed import joined
-from app.jobs.job import Job
+from app.jobs.job import Job, parse_job
 from app.language.choice import Language
 from app.rl.job import RlJob
 from app.rl.schemas import RlSearchDocument
@@ -48,11 +49,17 @@ def remote_search_document(
             rejections,
             plans,
             assumptions=joined(study.document["assumptions"], job.assumptions),
-            warnings=list(job.warnings),
+            warnings=[*study.document["warnings"], *_beyond_document(job)],
             no_target_fits=job.no_target_fits,
         )
     except ValidationError:
         raise _unread(url, study) from None
+
+
+def _beyond_document(job: Job) -> list[str]:
+    """Warnings that the job's document does not lead to again, such as those of a target that was chosen here."""
+    again = with_usual_target(parse_job(job.document)).warnings
+    return [sentence for sentence in job.warnings if sentence not in again]
 
 
 def check_known(job: Job) -> None:

@@ -62,7 +62,8 @@ class Job:
 
     ``is_target_given``: the job names its target; otherwise a search chooses one. ``assumed`` has the defaults in force outside
     the strategy, ``section`` the given fields of the strategy. ``assumptions`` are sentences that every answer lists.
-    ``no_target_fits``: the usual target takes no plan that fits, so that physics alone is searched.
+    ``no_target_fits``: the usual target takes no plan that fits, so that physics alone is searched. ``uneven``: arguments of a
+    launch script by which samples are packed, or as short as they are.
     """
 
     workload: Workload
@@ -77,6 +78,7 @@ class Job:
     document: dict[str, Any]
     is_target_given: bool
     no_target_fits: bool = False
+    uneven: tuple[str, ...] = ()
 
     def with_defaults(self, taken: Mapping[str, tuple[Any, str]]) -> Job:
         """The job with these values of fields left to a default, each with its origin; its workload has them already."""

@@ -62,18 +62,6 @@ class ReadScript:
     job: Job
     not_understood: tuple[Passed, ...]
     ignored: tuple[Passed, ...] = ()
-    uneven: tuple[str, ...] = ()
-
-    @property
-    def doubt_of_lengths(self) -> str | None:
-        """A sentence if samples are packed or short, and no lengths are stated."""
-        if not self.uneven or self.job.workload.training.mean_squared_length_fraction < 1.0:
-            return None
-        return Sentence(
-            "{}: samples share a sequence or are as short as they are, and their lengths are not known. Attention is priced over "
-            "whole sequences, and the lower end of the interval is for samples of a few tokens; --lengths states them.",
-            joined(", ", self.uneven),
-        )
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
@@ -187,10 +175,9 @@ def read_script_job(
     return ReadScript(
         launch,
         framework,
-        replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings)),
+        replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings), uneven=read.uneven),
         tuple(not_understood),
         ignored,
-        read.uneven,
     )
 
 

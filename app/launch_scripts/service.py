@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from app.answers.open_fields import warnings_of
+from app.answers.open_lengths import shortest_fractions, with_shortest_samples
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import job_fields, priced_with
 from app.answers.recommended import recommended_plan
@@ -28,7 +30,6 @@ from calibration.files.calibrations import Calibration
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
-from cost_models.shapes.workload import Workload
 from documents.checking import check
 from documents.errors import InputError
 from documents.quantities import percent
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 LEAST_DOUBT = 0.01  # from this probability on, a plan that may not fit may have been run all the same
-
-
-SHORTEST_SAMPLE = 16  # tokens, for the lower end of an interval where lengths are not known
 
 
 def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
@@ -96,7 +94,7 @@ def tune_document(
     if found.plans:
         best = _with_own_switches(job, _proposed(found, None if broken else estimate))
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
-    warnings = [*filter(None, (read.doubt_of_lengths,)), *job.warnings]
+    warnings = [*warnings_of(job), *job.warnings]
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
         kept = None if broken or estimate is None else _may_run(job, estimate, best)
@@ -136,19 +134,7 @@ def tune_document(
     if read.ignored and isinstance(document["best"], TunedPlan):
         best_estimate = EstimateNumbers.model_validate(without_verdict(plain(document["best"].estimate)))
         document["best"] = document["best"].model_copy(update={"estimate": best_estimate})
-    answer = TuneDocument.model_validate(document)
-    return _with_doubt_of_lengths(answer, job, own) if read.doubt_of_lengths else answer
-
-
-def _with_doubt_of_lengths(document: TuneDocument, job: Job, own: Sequence[Calibration]) -> TuneDocument:
-    """The answer with intervals that reach down to samples of a few tokens."""
-    best, estimate = document.best, document.estimate
-    if best is not None:
-        numbers = with_shortest_samples(best.estimate, job.workload, _strategy_of(job, best), own)
-        best = best.model_copy(update={"estimate": numbers})
-    if estimate is not None and job.strategy is not None:
-        estimate = with_shortest_samples(estimate, job.workload, job.strategy, own)
-    return document.model_copy(update={"best": best, "estimate": estimate})
+    return TuneDocument.model_validate(document)
 
 
 def _proposed(found: SearchDocument, estimate: Mapping[str, Any] | None) -> Plan:
@@ -209,6 +195,7 @@ def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], 
     is_played = is_played and can_simulate(job.workload, strategy)
     numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
     (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own, [strategy])
+    with_shortest_samples(document, *shortest_fractions(job, [strategy], own))
     return dict(document)
 
 
@@ -320,18 +307,6 @@ def _diff(before: str, after: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), "script", Sentence("script, changed")
     )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def with_shortest_samples(
-    numbers: EstimateNumbers, workload: Workload, strategy: ParallelStrategy, own: Sequence[Calibration]
-) -> EstimateNumbers:
-    """The numbers with the lower end of the interval where packed samples have a few tokens each."""
-    fraction = min(SHORTEST_SAMPLE / workload.training.seq_length, 1.0)
-    packed = replace(workload, training=replace(workload.training, mean_squared_length_fraction=fraction))
-    priced_packed = priced(packed, StrategyBatch.of([strategy]), own, simulated=numbers.fidelity == "simulated")
-    (shortest,) = fill_intervals(packed, estimates_to_mappings(packed, priced_packed), own, [strategy])
-    ends = [shortest["step_time_low_s"] or shortest["step_time_s"], numbers.step_time_low_s or numbers.step_time_s]
-    return numbers.model_copy(update={"step_time_low_s": min(ends)})
 
 
 def without_verdict(estimate: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,8 +146,7 @@ def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> No
     if outcome.result is not None:
         study.result = outcome.result
         study.assumptions = list(outcome.assumptions)
-        if outcome.warnings is not None:
-            study.warnings = list(outcome.warnings)
+        study.warnings = [*outcome.doubts, *(study.warnings if outcome.warnings is None else outcome.warnings)]
         repository.replace_plans(session, study.id, [_plan_row(plan) for plan in outcome.plans])
         rows = [{"position": position, **rejection} for position, rejection in enumerate(outcome.rejections, start=1)]
         repository.replace_rejections(session, study.id, rows)

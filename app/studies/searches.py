@@ -8,7 +8,7 @@ from typing import Any
 
 from app.answers.assumptions import assumption_sentences
 from app.answers.delivery import with_deliveries
-from app.answers.open_recipe import with_open_recipe_of_plans
+from app.answers.open_fields import with_open_fields_of_plans
 from app.answers.other_stacks import with_times_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
@@ -111,14 +111,14 @@ class SearchWork:
         job, calibrations, result = self.job, [self.calibration], self.search.result(stopped_by)
         strategies = [plan.parallel for plan in result.plans]
         document = fill_intervals(job.workload, result.to_mapping(), calibrations)
-        with_open_recipe_of_plans(job.workload, document, strategies, calibrations)
+        doubts = with_open_fields_of_plans(job, document, strategies, calibrations)
         with_deliveries(job, with_times_of_other_stacks(job, document, strategies), strategies, calibrations)
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = None if result.recommended is None else result.recommended.parallel
         own = () if job.calibration is None else calibrations
         assumptions = [*assumption_sentences(job, own, best, "search"), *criteria_sentences(job)]
-        return Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)
+        return Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions, doubts=doubts)
 
 
 def continued(study: StoredStudy) -> SearchWork:

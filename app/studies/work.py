@@ -71,6 +71,7 @@ class Outcome:
     error: str | None = None
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] | None = None  # None: unchanged
+    doubts: Sequence[str] = ()  # warnings before the others
 
 
 class Work(SteppedWork[Progress], Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from app.answers.open_fields import warnings_of
 from app.answers.provenance import priced_with
 from app.answers.site import failing_site
 from app.answers.targets import with_usual_target
@@ -327,7 +328,7 @@ class SweepRun:
                 "schema_version": 1,
                 "job": {**job.document, **({} if section is None else {"sweep": dict(section)})},
                 "assumptions": [*assumptions_of([each for each, _ in jobs]), *map(calibration_sentence, named)],
-                "warnings": list(dict.fromkeys(warning for each, _ in jobs for warning in each.warnings)),
+                "warnings": list(dict.fromkeys(warning for each, _ in jobs for warning in (*warnings_of(each), *each.warnings))),
                 "version": __version__,
                 "priced_with": [priced_with(each.workload, its.own) for each, its in kinds.values()],
                 "tokens": tokens_of(job),

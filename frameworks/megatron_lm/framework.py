@@ -92,6 +92,7 @@ def _framework(
         file=_file,
         untold=partial(_untold, dialect),
         misstated=partial(_misstated, dialect),
+        uneven=lambda workload: workload.training.task.name is Task.SFT,
         read_job=partial(_read_job, dialect),
         unwritable=_unwritable,
         by_tensor=offload.forms if offload.SWITCH in release.arguments else nothing_by_tensor,

@@ -49,5 +49,6 @@ MINDSPEED_FSDP2 = Framework(
     },
     file=yaml_file,
     untold=untold,
+    uneven=lambda workload: workload.training.task.name is Task.SFT,
     unwritable=unwritable,
 )

@@ -21,6 +21,7 @@ from app.jobs.job import parse_job
 from app.text.json_documents import plain
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
+from tests.api.test_open_fields import FINE_TUNE
 from tests.commands import command
 from tests.servers import ROOT, Server, running_server
 
@@ -197,6 +198,17 @@ def test_search_on_a_server_prints_what_a_local_search_prints(server: Server, tm
         [named] = client.studies(text="tender A")
         study = client.study(named["id"])
     assert [study.document[label] for label in ("name", "tags", "note")] == ["tender A", ["a", "b", "c"], "who asked"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_search_on_a_server_warns_as_one_here(server: Server, tmp_path: Path, language: str) -> None:
+    path = tmp_path / "tune.json"
+    path.write_text(json.dumps(FINE_TUNE))
+    words = ("search", path, "--json")
+    local, remote = (command(*words, *more, MESHPLAN_LANGUAGE=language) for more in ([], ["--server", server.url]))
+    here, there = (json.loads(run.stdout)["warnings"] for run in (local, remote))
+    assert there == here
+    assert len(here) == 2  # lengths, and a switch that is forbidden for nothing
 
 
 def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Server, tmp_path: Path) -> None:

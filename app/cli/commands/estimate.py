@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.commands import options
-from app.cli.commands.given_job import OfScript, given_job, with_doubts
+from app.cli.commands.given_job import OfScript, given_job, without_ignored
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE
 from documents.errors import InputError
@@ -113,7 +113,7 @@ def estimate(
         document = document.model_copy(update={"memory_plan": memory_plan_document(job, strategy, own)})
     if timeline is not None:
         _save_timeline(timeline, job.workload, strategy, constants_for(job.workload, own))
-    document = with_doubts(document, read, own)
+    document = without_ignored(document, read)
 
     def show_document(console: Console) -> None:
         runs = document.next_runs

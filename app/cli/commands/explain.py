@@ -6,7 +6,7 @@ import typer
 
 from app.cli.commands import options
 from app.cli.commands.estimate import STRATEGY, job_of_flags
-from app.cli.commands.given_job import OfScript, given_job, with_doubts
+from app.cli.commands.given_job import OfScript, given_job, without_ignored
 from app.exit_codes import DONE
 
 
@@ -36,6 +36,6 @@ def explain(
     own = own_calibrations(job)
     with searching(executor) as (on_progress, workers):
         document = explain_document(job, own, on_progress=on_progress, executor=workers)
-    document = with_doubts(document, read, own)
+    document = without_ignored(document, read)
     terminal.answer(document, as_json, lambda console: print_explained(console, document, to_print))
     return DONE

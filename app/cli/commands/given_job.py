@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from app.answers.schemas import EstimateDocument
     from app.jobs.job import Job
     from app.launch_scripts.reading import ReadScript
-    from calibration.files.calibrations import Calibration
 
 Document = TypeVar("Document", bound="EstimateDocument")
 
@@ -59,21 +58,16 @@ def given_job(
     return load_job(model, sections, labels), None
 
 
-def with_doubts(document: Document, read: ReadScript | None, own: Sequence[Calibration]) -> Document:
-    """The answer with what a script leaves unsaid or is asked to ignore; what was not understood goes to standard error."""
+def without_ignored(document: Document, read: ReadScript | None) -> Document:
+    """The answer with what a script is asked to ignore; what was not understood goes to standard error."""
     if read is None:
         return document
-    from app.launch_scripts.service import not_understood, with_shortest_samples, without_verdict
+    from app.launch_scripts.service import not_understood, without_verdict
     from app.launch_scripts.table import print_not_understood
     from app.text import terminal
 
     print_not_understood(terminal.messages(), not_understood(read))
-    job, numbers = read.job, document.estimate
-    assert job.strategy is not None  # a script has one
-    if read.doubt_of_lengths:
-        numbers = with_shortest_samples(numbers, job.workload, job.strategy, own)
-        document = document.model_copy(update={"estimate": numbers, "warnings": [read.doubt_of_lengths, *document.warnings]})
     if read.ignored:
-        numbers = type(numbers).model_validate(without_verdict(numbers.model_dump()))
+        numbers = type(document.estimate).model_validate(without_verdict(document.estimate.model_dump()))
         document = document.model_copy(update={"estimate": numbers, "ignored": [entry.text for entry in read.ignored]})
     return document
