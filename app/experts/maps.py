@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.experts.counts import model_experts
-from app.text.files import save_text
+from app.text.files import check_new_file, refuse_idle_overwrite, save_text
 from app.text.json_documents import json_text
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import TRACE_BYTES
@@ -51,6 +51,15 @@ def eplb_map(placement: Placement, num_experts: int) -> dict[str, Any]:
         "logical_to_physical_map": slots.tolist(),
         "expert_count": counts.tolist(),
     }
+
+
+def check_maps(folder: Path | None, *, overwrite: bool) -> None:
+    """``InputError`` where the folder has such maps already, unless ``--overwrite`` is given."""
+    if folder is None:
+        refuse_idle_overwrite("--write-maps", overwrite=overwrite)
+    elif folder.is_dir():
+        for name in (MINDSPEED_FILE, EPLB_FILE):
+            check_new_file(folder / name, "--write-maps", overwrite=overwrite)
 
 
 def write_maps(folder: Path, placement: Placement, num_experts: int) -> list[Path]:

@@ -31,6 +31,22 @@ def check_output(path: Path, flag: str, read: Iterable[Path] = ()) -> None:
         raise _unwritable(path, flag, error) from None
 
 
+def check_new_file(path: Path | None, flag: str, read: Iterable[Path] = (), *, overwrite: bool) -> None:
+    """``check_output`` of a file that is written whole; ``InputError`` also where it exists, unless ``--overwrite`` is given."""
+    if path is None:
+        refuse_idle_overwrite(flag, overwrite=overwrite)
+        return
+    check_output(path, flag, read)
+    if path.is_file() and not overwrite:
+        raise InputError(Sentence("{}: {} exists already; give another file, or --overwrite to replace it.", flag, path))
+
+
+def refuse_idle_overwrite(flag: str, *, overwrite: bool) -> None:
+    """``InputError`` for ``--overwrite`` where ``flag``, which names what it replaces, is not given."""
+    if overwrite:
+        raise InputError(Sentence("--overwrite: there is nothing to replace without {}.", flag))
+
+
 def save_text(path: Path, text: str, flag: str) -> None:
     """Write the text; ``InputError`` for a path, given by ``flag``, that cannot be written."""
     try:

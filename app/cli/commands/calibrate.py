@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands.options import Json
+from app.cli.commands.options import Json, Overwrite
 from app.exit_codes import DONE
 from documents.sentences import Sentence
 
@@ -21,6 +21,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("--output", help="file to write (default HARDWARE.STACK.calibration.json)")
     ] = None,
+    overwrite: Overwrite = False,
     suggest: Annotated[
         str | None,
         typer.Option("--suggest", metavar="JOB", help="no fit: the three cheapest runs that would teach most about this job"),
@@ -32,7 +33,7 @@ def calibrate(
     from app.calibrations.outcome import calibrate_document
     from app.calibrations.tables import print_outcome
     from app.text import terminal
-    from app.text.files import check_output
+    from app.text.files import check_new_file
     from calibration.files.calibrations import write_calibration
     from documents.errors import InputError
 
@@ -50,12 +51,8 @@ def calibrate(
     if hardware is None or stack is None:
         flag, what = ("--hardware", Sentence("a hardware profile")) if hardware is None else ("--stack", Sentence("a framework"))
         raise InputError(Sentence("{}: missing; give the name of {}.", flag, what))
-    if output is not None:
-        check_output(output, "--output", [runs])
-
     path = output or Path(f"{site_profile(hardware).name}.{stack}.calibration.json")
-    if output is None and path.exists():  # a name that the user did not give
-        raise InputError(Sentence("--output: missing, and {} is here already; name the file to write, or to replace.", path))
+    check_new_file(path, "--output", [runs], overwrite=overwrite)
 
     def show(iteration: int, median: float) -> None:
         terminal.messages().print(Sentence("fit step {}: median error {:.1%}", iteration + 1, median), markup=False)

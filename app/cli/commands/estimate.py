@@ -66,6 +66,7 @@ def estimate(
     timeline: Annotated[
         Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
     ] = None,
+    overwrite: options.Overwrite = False,
     memory_plan: Annotated[
         bool, typer.Option("--memory-plan", help="also choose recompute and swap tensor by tensor, for wider micro batches too")
     ] = False,
@@ -80,10 +81,9 @@ def estimate(
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
     from app.text import terminal
-    from app.text.files import check_output
+    from app.text.files import check_new_file
 
-    if timeline is not None:
-        check_output(timeline, "--timeline", [Path(model)])
+    check_new_file(timeline, "--timeline", [Path(model)], overwrite=overwrite)
     sections, labels = job_of_flags(context)
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands.options import Json
+from app.cli.commands.options import Json, Overwrite
 from app.exit_codes import DONE
 from documents.sentences import Sentence
 
@@ -43,6 +43,7 @@ def plan(
         Path | None, typer.Option(help="map of where experts lie now, MindSpeed's or EPLB's (default: in order)")
     ] = None,
     write_maps: Annotated[Path | None, typer.Option(metavar="DIR", help="folder for the maps of MindSpeed and EPLB")] = None,
+    overwrite: Overwrite = False,
     generate_steps: Annotated[int | None, typer.Option(help="with `generated`: steps of the trace (default 50)")] = None,
     domains: Annotated[int | None, typer.Option(help="with `generated`: domains of the data in a step (default 4)")] = None,
     early: Annotated[bool, typer.Option("--early", help="with `generated`: loads drift as early in a training")] = False,
@@ -52,7 +53,7 @@ def plan(
     """Forecasts the loads of experts and plans which to move or copy; what does not pay for its moves stays."""
     from app.calibrations.constants import own_calibrations
     from app.experts.counts import read_counts
-    from app.experts.maps import read_map
+    from app.experts.maps import check_maps, read_map
     from app.experts.maps import write_maps as write
     from app.experts.schemas import GeneratedLoads, PlanTerms
     from app.experts.service import expert_plan_document, expert_strategy, generated
@@ -63,6 +64,7 @@ def plan(
     from documents.errors import InputError
     from search.experts.placement import Placement
 
+    check_maps(write_maps, overwrite=overwrite)
     drawn = {"steps": generate_steps, "domains": domains, "early": early or None, "seed": seed}
     flags = {"steps": "--generate-steps", "domains": "--domains", "early": "--early", "seed": "--seed"}
     for name, value in drawn.items():

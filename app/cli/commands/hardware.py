@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from app.cli import completion
-from app.cli.commands.options import Json
+from app.cli.commands.options import Json, Overwrite
 from app.exit_codes import DONE
 from documents.sentences import Sentence
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the file that --output names")]
 
 commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, networks, and the source of each number.")
 
@@ -78,14 +76,14 @@ def new(
 
 
 def _check_profile_file(output: Path, *, overwrite: bool) -> None:
+    from app.text.files import check_new_file
     from documents.errors import InputError
 
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
         raise InputError(
             Sentence("--output: {} is not allowed; give a file that ends in .yaml, in a folder that exists.", output)
         )
-    if output.is_file() and not overwrite:
-        raise InputError(Sentence("--output: {} exists already; give another file, or --overwrite to replace it.", output))
+    check_new_file(output, "--output", overwrite=overwrite)
 
 
 @commands.command("calibrate")
@@ -146,6 +144,7 @@ def measure(
         str | None, typer.Option(help="profile name or file: prints what the model says beside what is measured")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="file to write (default measurements.json)")] = None,
+    overwrite: Overwrite = False,
     seconds: Annotated[float, typer.Option(min=0.01, max=600.0, help="for which each operation is repeated")] = 3.0,
     only: Annotated[
         str | None,
@@ -160,15 +159,12 @@ def measure(
     from app.measuring.tables import print_measured
     from app.measuring.torch_backend import TorchBackend
     from app.text import terminal
-    from app.text.files import check_output
+    from app.text.files import check_new_file
     from calibration.measurements.timing import Measured, Skipped
-    from documents.errors import InputError
     from hardware_profiles import catalogue
 
     path = out or Path("measurements.json")
-    check_output(path, "--out")
-    if out is None and path.exists():  # a name that the user did not give
-        raise InputError(Sentence("--out: missing, and {} is here already; name the file to write, or to replace.", path))
+    check_new_file(path, "--out", overwrite=overwrite)
     profile = None if hardware is None else catalogue.profile(hardware)
     names = [] if only is None else [name.strip() for name in only.split(",") if name.strip()]
     backend = TorchBackend(device)

@@ -69,6 +69,9 @@ def _show(sections: str) -> Any:
     )
 
 
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the file to write, if it exists already")]
+
+
 # Sections that the tables of an answer have; help names them without the tables, which take long to load.
 SearchSections = Annotated[
     list[str] | None, _show("warnings, evidence, physics, counts, switches, plans, reasons, assumptions, rejections")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from app.cli.commands.options import Overwrite
 from app.exit_codes import DONE
 from app.language.choice import Language, spoken
 from documents.errors import InputError, unknown_name
@@ -29,13 +30,14 @@ def report(
     ],
     form: Annotated[str, typer.Option("--format", help="html, markdown, or pdf-ready: HTML laid out for paper")] = "html",
     output: Annotated[Path | None, typer.Option(help="file to write; else standard output")] = None,
+    overwrite: Overwrite = False,
     server: Annotated[str | None, typer.Option(help="URL of the server that has the study; else this machine's database")] = None,
 ) -> int:
     """Writes a search as one page for a meeting: what to run and why, the plans, where time and memory go, in pictures."""
     if form not in FORMS:
         raise unknown_name("--format", form, FORMS)
     form, language = cast("Form", form), spoken()
-    from app.text.files import check_output, save_text
+    from app.text.files import check_new_file, save_text
 
     if output is not None:
         ending = ".md" if form == "markdown" else ".html"
@@ -43,7 +45,7 @@ def report(
             raise InputError(
                 Sentence("--output: {} would not hold what its name says; give a name that ends in {}.", output.name, ending)
             )
-        check_output(output, "--output", [Path(study)])
+    check_new_file(output, "--output", [Path(study)], overwrite=overwrite)
     if server is not None:
         from app.cli.remote import remote_report
 

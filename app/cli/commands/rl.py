@@ -218,10 +218,12 @@ def _read(source: str, of_recipe: Mapping[str, Any], *, keeps_layouts: bool) -> 
 def _folder(save_dir: Path | None, *, overwrite: bool) -> AnswerFolder | None:
     """Open the folder before pricing, so that no answer is lost because it cannot be written."""
     from app.answers.folder import answer_folder
+    from app.text.files import refuse_idle_overwrite
 
-    if overwrite and save_dir is None:
-        raise InputError(Sentence("--overwrite: there is nothing to replace without --save-dir."))
-    return None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
+    if save_dir is None:
+        refuse_idle_overwrite("--save-dir", overwrite=overwrite)
+        return None
+    return answer_folder(save_dir, overwrite=overwrite)
 
 
 def _save(folder: AnswerFolder | None, document: RlDocument | RlSearchDocument) -> None:

@@ -103,8 +103,10 @@ def search(
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
-    if overwrite and save_dir is None:
-        raise InputError(Sentence("--overwrite: there is nothing to replace without --save-dir."))
+    from app.text.files import refuse_idle_overwrite
+
+    if save_dir is None:
+        refuse_idle_overwrite("--save-dir", overwrite=overwrite)
     if executor is not None and server is not None:
         raise InputError(options.EXECUTOR_AND_SERVER)
     study_labels = options.study_labels(server, name, tag, note)

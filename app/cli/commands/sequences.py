@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands.options import Json
+from app.cli.commands.options import Json, Overwrite
 from app.exit_codes import DONE
 
 commands = typer.Typer(no_args_is_help=True, help="Sequences of uneven samples: what their order costs and recovers.")
@@ -29,6 +29,7 @@ def plan(
     write_order: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSON file for the order: the sequence at each place, step by step")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
     """The imbalance of attention over replicas and micro batches, and what rearranging sequences recovers."""
@@ -39,12 +40,11 @@ def plan(
     from app.sequences.service import sequence_plan_document
     from app.sequences.tables import print_sequence_plan
     from app.text import terminal
-    from app.text.files import check_output, save_text
+    from app.text.files import check_new_file, save_text
     from app.text.json_documents import json_text
     from documents.checking import check
 
-    if write_order is not None:
-        check_output(write_order, "--write-order", [Path(job), lengths])
+    check_new_file(write_order, "--write-order", [Path(job), lengths], overwrite=overwrite)
     terms = check(SequenceTerms, {"steps": steps, "seed": seed}, labels={"steps": "--steps", "seed": "--seed"})
     given = load_job(job, {}, {})
     document, found = sequence_plan_document(given, read_lengths(lengths), terms, own_calibrations(given))

@@ -66,6 +66,7 @@ def sweep(
         float | None, typer.Option("--time-limit", help="seconds, of all points together; a sweep that is cut exits 5")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
+    overwrite: options.Overwrite = False,
     server: options.Server = None,
     name: options.Name = None,
     tag: options.Tag = None,
@@ -100,10 +101,9 @@ def sweep(
     from app.sweeps.service import sweep_document
     from app.sweeps.tables import csv_text, print_sweep
     from app.text import terminal
-    from app.text.files import check_output, save_text
+    from app.text.files import check_new_file, save_text
 
-    if output is not None:
-        check_output(output, "--output", [Path(model)])
+    check_new_file(output, "--output", [Path(model)], overwrite=overwrite)
     document, folder = job_document(model, sections)
     source = Source(document, folder, labels)
     if server is None:

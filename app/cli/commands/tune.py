@@ -29,6 +29,7 @@ def tune(
     files: options.Files = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search (default 45)")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
+    overwrite: options.Overwrite = False,
     calibration: options.Calibration = None,
     executor: options.Executor = None,
     details: options.Details = False,
@@ -42,11 +43,10 @@ def tune(
     from app.launch_scripts.service import tune_document
     from app.launch_scripts.table import SECTIONS, print_tuning
     from app.text import terminal
-    from app.text.files import check_output, save_text
+    from app.text.files import check_new_file, save_text
 
     to_print = options.sections_shown(details, show, SECTIONS)
-    if output is not None:
-        check_output(output, "--output", [script, *(files or ())])
+    check_new_file(output, "--output", [script, *(files or ())], overwrite=overwrite)
     sections: dict[str, dict[str, Any]] = {}
     if time_limit_s is not None:
         sections["search"] = {"time_limit_s": time_limit_s}

@@ -27,6 +27,7 @@ def verify(
         Path | None, typer.Option(help="counts of an earlier run, which are compared again; nothing is run")
     ] = None,
     save_counts: Annotated[Path | None, typer.Option(help="file for the counts of this run")] = None,
+    overwrite: options.Overwrite = False,
     server: Annotated[
         str | None,
         typer.Option(metavar="URL", help="have this server keep the counts (key in MESHPLAN_API_KEY)", rich_help_panel="Server"),
@@ -39,7 +40,7 @@ def verify(
     """Runs a plan's launch file in the framework itself, without device and data, and compares its counts with the price."""
     from app.jobs.job import load_job
     from app.text import terminal
-    from app.text.files import check_output, save_text
+    from app.text.files import check_new_file, save_text
     from app.verification.process import counts_of, read_counts, refuse_failures
     from app.verification.schemas import CountsDocument
     from app.verification.service import verification_document
@@ -47,8 +48,7 @@ def verify(
     from documents.reading import read_text
 
     kept_at = _kept_at(server, keep)
-    if save_counts is not None:
-        check_output(save_counts, "--save-counts", [plan])
+    check_new_file(save_counts, "--save-counts", [plan], overwrite=overwrite)
     job = load_job(str(plan), {} if target is None else {"software": {"target": target}}, {"software.target": "--target"})
     folders = [str(each.absolute()) for each in framework_path or ()]
 

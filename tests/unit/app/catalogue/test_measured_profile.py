@@ -78,7 +78,7 @@ def test_a_job_runs_on_the_written_profile(log: Path, tmp_path: Path, capsys: py
         ("atlas-900-a2-podc", "all_reduce:8=none.log", "site.yaml", "cannot be read"),
         ("atlas-900-a2-podc", "all_reduce:8={log}", "site.txt", "ends in .yaml"),
         ("atlas-900-a2-podc", "all_reduce:8={log}", "nowhere/site.yaml", "in a folder that exists"),
-        ("atlas-900-a2-podc", "all_reduce:8={log}", "folder.yaml", "folder.yaml cannot be written (Is a directory)"),
+        ("atlas-900-a2-podc", "all_reduce:8={log}", "folder.yaml", "folder.yaml is a folder; give a file"),
     ],
 )
 def test_bad_input_is_one_sentence(

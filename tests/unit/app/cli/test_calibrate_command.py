@@ -87,7 +87,7 @@ def test_a_run_of_a_slow_cluster_gives_the_factor_that_explains_it(
     factor = answer(capsys, *arguments)["time_factor"]
     assert factor["num_inside"] == 0
     assert factor["value"] >= 2.999  # host time is not multiplied
-    assert main([*map(str, arguments)]) == DONE
+    assert main([*map(str, arguments), "--overwrite"]) == DONE
     assert f"--cluster-time-factor {factor['value']:.3f}." in capsys.readouterr().out
 
 
@@ -167,15 +167,15 @@ def test_a_validation_shows_every_row_on_request(runs: Path, capsys: pytest.Capt
     assert all(json.loads(line)["id"] in text for line in runs.read_text("utf-8").splitlines())
 
 
-def test_a_calibration_that_is_here_already_is_replaced_only_where_it_is_named(
+def test_a_calibration_that_is_here_already_is_replaced_only_if_asked(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     earlier = Path("atlas-900-a2-podc.mindspeed-llm.calibration.json")
     earlier.write_text("mine", encoding="utf-8")
-    assert f"--output: missing, and {earlier} is here already" in refusal(capsys, "calibrate", runs, *SITE)
+    assert f"--output: {earlier} exists already" in refusal(capsys, "calibrate", runs, *SITE)
     assert earlier.read_text(encoding="utf-8") == "mine"
-    assert main(["calibrate", str(runs), *SITE, "--output", str(earlier)]) == DONE
+    assert main(["calibrate", str(runs), *SITE, "--overwrite"]) == DONE
     assert earlier.read_text(encoding="utf-8") != "mine"
 
 

@@ -179,3 +179,50 @@ def test_an_output_that_may_not_be_written_is_refused_before_the_work(
     monkeypatch.setattr("os.access", lambda path, mode: False)  # who runs the tests may be allowed all
     said = refusal(capsys, "sweep", tmp_path / "job.yaml", "--output", tmp_path / "x.csv")
     assert said.endswith("x.csv cannot be written (Permission denied).\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "written"),
+    [
+        (("tune", "other.yaml", "--hardware", "atlas-800t-a2"), "--output", "mine"),
+        (("sweep", "job.yaml"), "--output", "mine"),
+        (("report", "other.yaml"), "--output", "mine"),
+        (("calibrate", "other.yaml", "--hardware", "atlas-800t-a2", "--stack", "mindspeed-llm"), "--output", "mine"),
+        (("hardware", "new", "--like", "atlas-800t-a2"), "--output", "mine.yaml"),
+        (("hardware", "calibrate", "atlas-800t-a2", "--curve", "all_reduce:8=other.yaml"), "--output", "mine.yaml"),
+        (("hardware", "measure", "--device", "cpu"), "--out", "mine"),
+        (("estimate", "job.yaml"), "--timeline", "mine"),
+        (("verify", "job.yaml"), "--save-counts", "mine"),
+        (("sequences", "plan", "other.yaml", "--job", "job.yaml"), "--write-order", "mine"),
+        (("experts", "plan", "other.yaml", "--job", "job.yaml"), "--write-maps", "maps"),
+    ],
+)
+def test_a_file_that_exists_is_replaced_only_if_asked(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    flag: str,
+    written: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("maps").mkdir()
+    mine = [Path("mine"), Path("mine.yaml"), Path("maps/expert_map.json"), Path("maps/eplb.json")]
+    for file in mine:
+        file.write_text("mine", encoding="utf-8")
+    Path("job.yaml").write_text(JOB, encoding="utf-8")
+    Path("other.yaml").write_text("no document: [of any command\n", encoding="utf-8")
+    said = refusal(capsys, *arguments, flag, written)
+    assert said.startswith(f"meshplan: {flag}: {written}")
+    assert "exists already; give another file, or --overwrite to replace it." in said
+    assert all(file.read_text(encoding="utf-8") == "mine" for file in mine)
+
+
+def test_a_file_that_exists_is_replaced_where_that_is_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job, timeline = tmp_path / "job.yaml", tmp_path / "timeline.json"
+    job.write_text(JOB, encoding="utf-8")
+    timeline.write_text("mine", encoding="utf-8")
+    assert main(["estimate", str(job), "--timeline", str(timeline), "--overwrite"]) == 0
+    assert timeline.read_text(encoding="utf-8") != "mine"
+    capsys.readouterr()
+    assert "nothing to replace without --timeline" in refusal(capsys, "estimate", job, "--overwrite")

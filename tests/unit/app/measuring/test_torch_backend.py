@@ -67,7 +67,7 @@ def test_a_file_that_nobody_named_is_not_replaced(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "measurements.json").write_text("mine", encoding="utf-8")
     assert main(["hardware", "measure"]) == BAD_INPUT
-    assert "is here already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (tmp_path / "measurements.json").read_text(encoding="utf-8") == "mine"
 
 
