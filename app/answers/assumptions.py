@@ -95,7 +95,8 @@ class _Effect:
             if float(step)
             else Sentence("keep the step")
         )
-        return Sentence("{} would {}, peak {} GiB{}", self.value, moved, peak, fits)
+        moved_peak = Sentence(", peak {} GiB", peak) if float(peak) else ""
+        return Sentence("{} would {}{}{}", self.value, moved, moved_peak, fits)
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,17 @@ def brief(sentence: str) -> str:
     moved = moves[1] if len(moves) == 4 else None
     if not isinstance(moved, Sentence):
         return Sentence("{}: {}", text, effect[0])
-    other, _, peak, fits = moves
-    step, way = moved.values or ("0.0", "slower")
+    other, _, moved_peak, fits = moves
+    peak = moved_peak.values[0] if isinstance(moved_peak, Sentence) else None
+    short = (Sentence("fits") if plain(fits) == plain(FITS) else Sentence("too large")) if plain(fits) else None
+    if not moved.values:
+        text = Sentence("{}; {}: peak {} GiB", text, other, peak)
+        return text if short is None else Sentence("{}, {}", text, short)
+    step, way = moved.values
     sign = "-" if plain(way) == "faster" else "+"
-    if plain(fits):
-        short = Sentence("fits") if plain(fits) == plain(FITS) else Sentence("too large")
+    if short is not None:
         return Sentence("{}; {}: step {}{} %, {}", text, other, sign, step, short)
-    if float(peak) == 0.0:
+    if peak is None:
         return Sentence("{}; {}: step {}{} %", text, other, sign, step)
     return Sentence("{}; {}: step {}{} %, peak {} GiB", text, other, sign, step, peak)
 

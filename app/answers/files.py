@@ -10,7 +10,7 @@ import yaml
 
 from app.answers.folder import REPORT
 from app.answers.recommended import recommended_plan
-from app.answers.schemas import ByTensorDocument, SearchDocument
+from app.answers.schemas import ByTensorDocument, LaunchDocument, SearchDocument
 from app.answers.tables.by_tensor import slower_sentence
 from app.answers.tables.search import print_search
 from app.language.choice import said
@@ -64,22 +64,19 @@ def _files_by_tensor(document: SearchDocument, plan: ByTensorDocument, job: Mapp
     return files
 
 
-def launch_file_names(document: SearchDocument) -> dict[str, float | None]:
-    """Names of the files that launch the plan to run on the frameworks that take it, that of the job's target first.
-
-    Each with its step time where that is not the plan's. [s]
-    """
+def launch_file_names(document: SearchDocument) -> dict[str, LaunchDocument]:
+    """Names of the files that launch the plan to run on the frameworks that take it, that of the job's target first."""
     if not document.plans:
         return {}
     plan = recommended_plan(document)
     of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]))
     takers = {target.partition("@")[0] for target in plan.launchable_on}
     target = document.job["software"]["target"].partition("@")[0]
-    found: dict[str, float | None] = {}
+    found: dict[str, LaunchDocument] = {}
     for framework, name, _ in sorted(of_plan, key=lambda each: each[0] != target):
         launch = None if framework is None else plan.launch.get(framework)
         if launch is not None and framework in takers:
-            found[name] = launch.step_time_s
+            found[name] = launch
     return found
 
 

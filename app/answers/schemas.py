@@ -102,6 +102,8 @@ class LaunchDocument(Document):
     step_time_s: float | None = Field(
         default=None, description="of the launch file, where the framework is priced as another stack than the job's"
     )
+    peak_memory_bytes: float | None = Field(default=None, description="of the file that has a step_time_s")
+    fits_probability: float | None = Field(default=None, description="of the file that has a step_time_s")
 
 
 class ExportDocument(Document):

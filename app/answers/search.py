@@ -9,7 +9,7 @@ from typing import Any
 
 from app.answers.delivery import with_deliveries
 from app.answers.open_fields import with_open_fields_of_plans
-from app.answers.other_stacks import with_times_of_other_stacks
+from app.answers.other_stacks import with_prices_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.provenance import job_fields, priced_with
 from app.answers.published import published_plans
@@ -151,7 +151,7 @@ def search_document(
     stopped_by = run_to_end(search, limits.time_limit_s, on_progress, SEARCHED, memory_limit_bytes=most_bytes, executor=executor)
     result = explained_result(search, stopped_by, on_progress, time.perf_counter)
     strategies = [plan.parallel for plan in result.plans]
-    found = with_times_of_other_stacks(job, fill_intervals(job.workload, result.to_mapping(), own), strategies)
+    found = with_prices_of_other_stacks(job, fill_intervals(job.workload, result.to_mapping(), own), strategies)
     doubts = with_open_fields_of_plans(job, found, strategies, own)
     told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(

@@ -33,7 +33,7 @@ from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.optimizer import job_optimizer, optimizer_fields
 from app.jobs.precision import check_gather, resolved_precision, with_usual_recipe, without_effect
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
-from app.jobs.strategy import feature_warnings, strategy_from_section
+from app.jobs.strategy import feature_warnings, strategy_from_section, without_idle_modules
 from app.jobs.sweep import SweepSection
 from app.jobs.task import check_precision, task_fields, training_task
 from app.jobs.written_numbers import with_numbers
@@ -229,13 +229,14 @@ def parse_job(
 def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
     """The job, which has no strategy, with one; ``InputError`` if the strategy does not fit the job."""
     section = check(StrategySection, given, "strategy", labels, PARTS)
-    strategy = strategy_from_section(section, job.workload)
+    given_strategy = strategy_from_section(section, job.workload)
+    strategy = without_idle_modules(job.workload, given_strategy)
     document = {name: part for name, part in job.document.items() if name != "assumed"}
     return replace(
         job,
         strategy=strategy,
         section=section,
-        warnings=(*job.warnings, *feature_warnings(job.workload, strategy, section)),
+        warnings=(*job.warnings, *feature_warnings(job.workload, given_strategy, section)),
         document={**document, "strategy": strategy_to_mapping(job.workload, strategy), "assumed": job.document["assumed"]},
     )
 

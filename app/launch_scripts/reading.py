@@ -55,11 +55,15 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ReadScript:
-    """A script, the release that it was read for, and its job; the price leaves out the ``ignored`` arguments."""
+    """A script, the release that it was read for, and its job; the price leaves out the ``ignored`` arguments.
+
+    ``said`` is the strategy with recompute that has no effect, which the job's leaves out.
+    """
 
     launch: Launch
     framework: Framework
     job: Job
+    said: ParallelStrategy
     not_understood: tuple[Passed, ...]
     ignored: tuple[Passed, ...] = ()
 
@@ -176,6 +180,7 @@ def read_script_job(
         launch,
         framework,
         replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings), uneven=read.uneven),
+        own,
         tuple(not_understood),
         ignored,
     )

@@ -254,10 +254,9 @@ def _startable(
     The changed script is read again: its arguments are held against the release, and its plan against the rules. A plan that is
     not the whole of the best one is priced as it is read.
     """
-    job, workload, strategy = read.job, read.job.workload, read.job.strategy
-    assert strategy is not None
+    job, workload = read.job, read.job.workload
     untouched, num_devices = Patched(read.launch, (), is_exact=True), workload.cluster.num_devices
-    changed = patched(read.launch, read.framework, workload, strategy, _strategy_of(job, best), num_devices)
+    changed = patched(read.launch, read.framework, workload, read.said, _strategy_of(job, best), num_devices)
     reasons = [*changed.refused, *_cut_unknown_layers(read, best)]
     if not reasons and not changed.is_exact:
         try:

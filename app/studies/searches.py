@@ -9,7 +9,7 @@ from typing import Any
 from app.answers.assumptions import assumption_sentences
 from app.answers.delivery import with_deliveries
 from app.answers.open_fields import with_open_fields_of_plans
-from app.answers.other_stacks import with_times_of_other_stacks
+from app.answers.other_stacks import with_prices_of_other_stacks
 from app.answers.price import fill_intervals
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import Plan
@@ -112,7 +112,7 @@ class SearchWork:
         strategies = [plan.parallel for plan in result.plans]
         document = fill_intervals(job.workload, result.to_mapping(), calibrations)
         doubts = with_open_fields_of_plans(job, document, strategies, calibrations)
-        with_deliveries(job, with_times_of_other_stacks(job, document, strategies), strategies, calibrations)
+        with_deliveries(job, with_prices_of_other_stacks(job, document, strategies), strategies, calibrations)
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = None if result.recommended is None else result.recommended.parallel

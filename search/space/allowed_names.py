@@ -120,13 +120,21 @@ def _idle(workload: Workload, name: str) -> str:
     return Sentence("{} does not recompute it by name", target.label) if MODULE_NAMES[name] in unnamed else ""
 
 
+_TRIED_ANYWAY = {
+    InSearch.ON: Sentence("a search takes it anyway"),
+    InSearch.LEAN_ON: Sentence("a search tries it anyway where plans do not fit without it"),
+    InSearch.LEAN_OFF: Sentence("a search takes it anyway, and goes without it where plans do not fit"),
+    InSearch.WITH_SCHEDULE: Sentence("a search tries it anyway"),
+}
+
+
 def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
     """Why a name changes nothing in the search."""
     if name in FEATURES:
-        left_out = SWITCHES[FEATURES[name]].in_search in LEFT_OUT
-        if left_out == (kind == "forbid"):
-            return Sentence("a search leaves it out anyway") if left_out else Sentence("a search takes it anyway")
-        return ""
+        way = SWITCHES[FEATURES[name]].in_search
+        if (way in LEFT_OUT) != (kind == "forbid"):
+            return ""
+        return Sentence("a search leaves it out anyway") if way in LEFT_OUT else _TRIED_ANYWAY[way]
     if name in OPTIONS:
         is_tried = any(value is OPTIONS[name] for values in tried.values() for value in values)
     else:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.answers.schemas import Plan, SearchDocument
+from app.answers.schemas import LaunchDocument, Plan, SearchDocument
+from app.answers.tables.memory import chance
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from documents.quantities import seconds
+from documents.quantities import gibibytes, seconds
 from documents.sentences import Sentence, joined
 
-NONE_SAVED: Mapping[str, float | None] = MappingProxyType({})
+NONE_SAVED: Mapping[str, LaunchDocument] = MappingProxyType({})
 UNWRITTEN = ("qlora", "dpo")  # tasks that other programs start [llama-factory; ms-swift]
 
 
-def launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchDocument) -> str:
+def launch_text(plan: Plan, saved: Mapping[str, LaunchDocument], document: SearchDocument) -> str:
     """Where the files that launch the plan are, or how to get them; the target first, if it has none.
 
-    ``saved`` are their paths, each with its step time where that is not the plan's. [s]
+    ``saved`` are those that are written, by path.
     """
     target, task = document.job["software"]["target"], document.job["training"].get("task")
     files: str = Sentence("launch file {}", joined(", ", map(_saved_text, saved, saved.values())))
@@ -42,5 +43,8 @@ def launch_text(plan: Plan, saved: Mapping[str, float | None], document: SearchD
     return Sentence("--save-dir DIR writes launch files")
 
 
-def _saved_text(path: str, step_time_s: float | None) -> str:
-    return path if step_time_s is None else Sentence("{} (its own price: {})", path, seconds(step_time_s))
+def _saved_text(path: str, launch: LaunchDocument) -> str:
+    if launch.step_time_s is None or launch.peak_memory_bytes is None:
+        return path
+    step, peak = seconds(launch.step_time_s), gibibytes(launch.peak_memory_bytes)
+    return Sentence("{} (its own price: {}, peak {}, fits with {})", path, step, peak, chance(launch.fits_probability))

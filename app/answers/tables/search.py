@@ -15,6 +15,7 @@ from app.answers.schemas import (
     BrokenRuleDocument,
     EstimateNumbers,
     InfeasibleDocument,
+    LaunchDocument,
     LeftOut,
     Plan,
     SearchDocument,
@@ -55,12 +56,11 @@ def print_search(
     console: Console,
     document: SearchDocument,
     shown: Collection[str] | None = None,
-    saved: Mapping[str, float | None] = NONE_SAVED,
+    saved: Mapping[str, LaunchDocument] = NONE_SAVED,
 ) -> None:
     """The answer of ``meshplan search`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
 
-    ``saved`` are the paths of the launch files of the plan to run, if the answer is saved, each with its step time where that
-    is not the plan's. [s]
+    ``saved`` are the launch files of the plan to run by path, if the answer is saved.
     """
     rows = _rows(document, saved) if document.plans else warning_rows(document.warnings)
     target = document.job["software"]["target"]
@@ -79,7 +79,7 @@ def _print_nearest(console: Console, document: SearchDocument) -> None:
         console.print(more_text(), markup=False)
 
 
-def _rows(document: SearchDocument, saved: Mapping[str, float | None]) -> Iterator[Row]:
+def _rows(document: SearchDocument, saved: Mapping[str, LaunchDocument]) -> Iterator[Row]:
     """The lines on the plan to run."""
     job, plan = document.job, recommended_plan(document)
     yield Sentence("Run"), Sentence("plan {}: {}", plan.rank, plan.strategy.name)

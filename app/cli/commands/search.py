@@ -154,7 +154,7 @@ def search(
         with search_progress() as on_progress:
             language = "en" if as_json or folder is not None else spoken()
             document = remote_search_document(job, server, on_progress, study_labels, language)
-    saved = {} if save_dir is None else {str(save_dir / name): time_s for name, time_s in launch_file_names(document).items()}
+    saved = {} if save_dir is None else {str(save_dir / name): launch for name, launch in launch_file_names(document).items()}
     terminal.answer(document, as_json, lambda console: print_search(console, document, to_print, saved))
     if folder is not None:
         folder.write(report_files(document))

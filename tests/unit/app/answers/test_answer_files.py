@@ -24,9 +24,12 @@ def found(target: str, **training: object) -> SearchDocument:
     return search_document(parse_job(job))
 
 
+PLAIN = LaunchDocument(target="megatron-lm@0.19", launchable=True, arguments=[], environment={}, notes=[])
+
+
 def text_of(document: SearchDocument, *saved: str) -> str:
     written = io.StringIO()
-    print_search(plain_text(written, 200), document, (), dict.fromkeys(saved))
+    print_search(plain_text(written, 200), document, (), dict.fromkeys(saved, PLAIN))
     return written.getvalue()
 
 

@@ -10,16 +10,25 @@ from typing import Any
 
 import pytest
 
-from app.answers.assumptions import MAX_VIRTUAL_STAGES, TOLD_PEAK_BYTES, TOLD_STEP_FRACTION, assumption_sentences
+from app.answers.assumptions import (
+    MAX_VIRTUAL_STAGES,
+    TOLD_PEAK_BYTES,
+    TOLD_STEP_FRACTION,
+    _Effect,
+    assumption_sentences,
+    brief,
+)
 from app.answers.price import estimate_document, priced
 from app.answers.search import search_document
 from app.catalogue.models.presets import names
-from app.jobs.assumed import field_of
+from app.jobs.assumed import Assumption, field_of
 from app.jobs.defaults import SHOWN, Other, fields_with_defaults, others, others_of_plan, priced_switches
 from app.jobs.job import Job, parse_job
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
+from documents.quantities import GIB
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import TargetError
 
@@ -201,7 +210,7 @@ def weight(sentence: str) -> float | None:
     if effect == "move neither the step nor the peak":
         return 0.0
     step, peak = effect.partition(" %")[0].removeprefix("make the step "), effect.partition("peak ")[2].partition(" GiB")[0]
-    return max(0.0 if step.startswith("keep the step") else float(step) / 2, abs(float(peak)))
+    return max(0.0 if step.startswith("keep the step") else float(step) / 2, abs(float(peak or 0)))
 
 
 def test_a_default_without_another_value_that_runs_says_so() -> None:
@@ -273,3 +282,33 @@ def test_a_very_deep_pipeline_is_not_priced_dozens_of_times() -> None:
     }
     job = parse_job(document)
     assert assumption_sentences(job, (), job.strategy, "strategy") == list(job.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("effect", "long", "short"),
+    [
+        (
+            _Effect("8", 0.123, 2 * GIB, None),
+            "make the step 12.3 % slower, peak +2.0 GiB",
+            ": step +12.3 %, peak +2.0 GiB",
+        ),
+        (_Effect("8", -0.123, 0.01 * GIB, None), "make the step 12.3 % faster", ": step -12.3 %"),
+        (_Effect("8", 0.0, -2 * GIB, None), "keep the step, peak -2.0 GiB", ": peak -2.0 GiB"),
+        (_Effect("8", 0.5, 0.0, True), "make the step 50.0 % slower, which fits", ": step +50.0 %, fits"),
+        (
+            _Effect("8", 0.0, 90 * GIB, False),
+            "keep the step, peak +90.0 GiB, which does not fit",
+            ": peak +90.0 GiB, too large",
+        ),
+        (
+            _Effect("8", 0.0, 0.0, None),
+            "move neither the step nor the peak",
+            " would move neither the step nor the peak",
+        ),
+    ],
+)
+def test_what_does_not_move_is_not_told(effect: _Effect, long: str, short: str) -> None:
+    told = Assumption("training.seq_length", 4, "(not given)").sentence()
+    sentence = Sentence("{}: {}", told, effect.sentence())
+    assert sentence == f"training.seq_length = 4 (not given): 8 would {long}"
+    assert brief(sentence).replace(" = 4; 8", " = 4: 8") == f"training.seq_length = 4: 8{short}"

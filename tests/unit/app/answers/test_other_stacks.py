@@ -22,20 +22,21 @@ def test_a_file_of_another_stack_says_its_own_price(tmp_path: Path, capsys: pyte
     printed = " ".join(capsys.readouterr().out.split())
     file = next((tmp_path / "plans").glob("plan-1.megatron-lm.sh"))
     assert main(["estimate", str(file), "--hardware", "h100-sxm-80gb", "--json"]) == DONE
-    own_s = json.loads(capsys.readouterr().out)["estimate"]["step_time_s"]
+    own = json.loads(capsys.readouterr().out)["estimate"]
+    own_s, peak, sure = own["step_time_s"], f"{own['peak_memory_bytes'] / 2**30:.2f} GiB", f"{own['fits_probability']:.1%}"
     plan_s = json.loads((tmp_path / "plans" / "report.json").read_text())["plans"][0]["estimate"]["step_time_s"]
     assert abs(own_s / plan_s - 1) > 0.05
-    assert f"plan-1.torchtitan.toml, {file} (its own price: {own_s:.3f} s)" in printed
+    assert f"plan-1.torchtitan.toml, {file} (its own price: {own_s:.3f} s, peak {peak}, fits with {sure})" in printed
     comments = re.sub(r"\n#\s*", " ", file.read_text())
-    assert f"megatron-lm@0.12 takes {own_s:.3f} s a step: the step time of the plan is that of stack fsdp, not of" in comments
-    assert "step time of the plan is that of" not in (tmp_path / "plans" / "plan-1.torchtitan.toml").read_text()
+    assert f"megatron-lm@0.12 takes {own_s:.3f} s a step and {peak} at its peak, and fits with {sure}: the price of" in comments
+    assert "price of the plan is that of" not in (tmp_path / "plans" / "plan-1.torchtitan.toml").read_text()
 
 
 def test_a_file_of_the_plans_stack_has_the_plans_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*JOB, "--save-dir", str(tmp_path / "plans"), "--json"]) == DONE
     launches = [plan["launch"] for plan in json.loads(capsys.readouterr().out)["plans"]]
     assert {each["megatron-lm"].get("step_time_s") for each in launches} == {None}
-    assert "step time of the plan is that of" not in (tmp_path / "plans" / "plan-1.megatron-lm.sh").read_text()
+    assert "price of the plan is that of" not in (tmp_path / "plans" / "plan-1.megatron-lm.sh").read_text()
 
 
 def test_a_file_of_another_stack_says_its_own_price_with_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,3 +69,19 @@ def test_a_fused_swiglu_of_an_ungated_model_has_no_effect_and_is_not_offered() -
     assumed = search_document(parse_job({**HYBRID, "search": {"tp": 2, "pp": 1}})).assumptions
     assert any("flash_attention" in line for line in assumed)
     assert not any("fused_swiglu" in line for line in assumed)
+
+
+def test_recompute_without_effect_is_warned_of_and_in_no_plan() -> None:
+    """Transformer Engine's norms are inside linear layers, so that no norm is repeated, and a dense MLP's activation is none."""
+    job: dict[str, Any] = {
+        "model": "llama-2-7b",
+        "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8},
+        "training": {"seq_length": 4096, "global_batch_size": 64},
+        "software": {"target": "megatron-lm@0.12"},
+    }
+    asked, plain = (parse_job({**job, "strategy": {"tp": 8, "recompute": each}}) for each in ("layernorm", "none"))
+    assert any("strategy.recompute: layernorm has no effect" in line for line in asked.warnings)
+    assert asked.strategy == plain.strategy
+    assert asked.document["strategy"]["recompute"] == plain.document["strategy"]["recompute"]
+    both = parse_job({**job, "strategy": {"tp": 8, "recompute": "layernorm+core_attn"}}).document["strategy"]["recompute"]
+    assert (both["granularity"], both["modules"]) == ("selective", ["core_attn"])
