@@ -32,7 +32,7 @@ from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
 from documents.sentences import Sentence, joined
 from frameworks.legality import first_violation, violations
-from frameworks.registry import parse_target, releases_of
+from frameworks.registry import FRAMEWORKS, parse_target, releases_of
 from frameworks.rule import Mask
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 
@@ -168,7 +168,7 @@ class JobPrices:
         whole = StrategyBatch.of([strategy for _, strategy in asked])
         refused: dict[int, InputError] = {}
         for row in np.flatnonzero(first_violation(workload, whole) >= 0).tolist():
-            refused[row] = _refusal(workload, asked[row][1])
+            refused[row] = refusal(workload, asked[row][1])
         legal = [row for row in range(len(asked)) if row not in refused]
         found: dict[int, EstimateDocument | InputError] = {**refused}
         if legal:
@@ -262,7 +262,7 @@ class JobPrices:
         """The document of one strategy whose step is simulated task by task; ``InputError`` if it cannot be."""
         workload, batch = job.workload, StrategyBatch.of([strategy])
         if first_violation(workload, batch)[0] >= 0:
-            raise _refusal(workload, strategy)
+            raise refusal(workload, strategy)
         check_cost(workload, [strategy], "strategy")
         numbers = priced(workload, batch, self._own, simulated=True)
         (told,) = self._assumptions([_asked(job, strategy)], None, explained)
@@ -291,15 +291,18 @@ def _asked(job: Job, strategy: ParallelStrategy) -> Asked:
     return Asked(strategy, job.section, "strategy" if strategy is job.strategy else "search")
 
 
-def _refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
+def refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
     """Why the strategy cannot run; first what no other strategy of the job changes."""
     broken = violations(workload, strategy)
     first = next((each for each in broken if each.job_only), broken[0])
     reason = Sentence("{} ({})", first.sentence.rstrip("."), first.rule)
-    others = _other_releases(workload, strategy) if first.job_only else ()
-    if not others:
+    if not first.job_only:
         return InfeasibleStrategyError(Sentence("strategy: {}.", reason))
-    return InfeasibleStrategyError(Sentence("strategy: {}; --target {} takes the job.", reason, joined(", ", others, " or ")))
+    if others := _other_releases(workload, strategy):
+        return InfeasibleStrategyError(Sentence("strategy: {}; --target {} takes the job.", reason, joined(", ", others, " or ")))
+    if others := _other_frameworks(workload, strategy):
+        return InfeasibleStrategyError(Sentence("strategy: {}; a job for {} is taken.", reason, joined(", ", others, " or ")))
+    return InfeasibleStrategyError(Sentence("strategy: {}.", reason))
 
 
 def _other_releases(workload: Workload, strategy: ParallelStrategy) -> list[str]:
@@ -307,6 +310,13 @@ def _other_releases(workload: Workload, strategy: ParallelStrategy) -> list[str]
     target = parse_target(workload.software.target)
     releases = (each.target.label for each in releases_of(target.name))
     return [label for label in releases if label != target.label and not violations(workload, strategy, label)]
+
+
+def _other_frameworks(workload: Workload, strategy: ParallelStrategy) -> list[str]:
+    """Releases of other frameworks on the devices that take the strategy."""
+    family, name = workload.cluster.profile.family, parse_target(workload.software.target).name
+    others = [each.target for each in FRAMEWORKS if each.name != name and family in each.target.families]
+    return [target.label for target in others if not violations(workload, strategy, target)]
 
 
 def estimate_document(

@@ -107,6 +107,11 @@ KINDS = (
         frozenset({"parallel", "training"}),
     ),
     Kind(
+        Sentence("a file of MindFormers, which `meshplan tune` and `meshplan estimate` read"),
+        _LAUNCH_READERS,
+        frozenset({"parallel_config", "runner_config"}),
+    ),
+    Kind(
         Sentence("a file of MindSpeed-RL, which `meshplan rl` reads"),
         _RECIPE_READERS,
         frozenset({"rl_config", "actor_config"}),

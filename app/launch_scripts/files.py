@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.launch_scripts.forms import FSDP2_SCRIPT, form_of
+from app.launch_scripts.forms import FSDP2_SCRIPT, form_of, is_launch_script
 from app.launch_scripts.launch import Given
 from app.launch_scripts.named_models import CONFIG
 from app.launch_scripts.reading import ReadScript, Sections, read_script_job
@@ -14,6 +14,7 @@ from app.launch_scripts.yaml_launch import YAML_LIMITS
 from documents.errors import InputError, show
 from documents.reading import parse_document, read_text
 from documents.sentences import Sentence
+from documents.shell.syntax import ShellError
 from frameworks.mindformers.table import FOLDER
 from hardware_profiles import catalogue
 
@@ -42,18 +43,29 @@ def load_script(
     profile = catalogue.profile(hardware)
     text = read_text(path)
     given = Given(str(path), script_values(values), {**_companions(path, text), **file_texts(files)})
-    return read_script_job(
-        text,
-        given,
-        profile,
-        hardware,
-        devices=devices,
-        target=target,
-        sections=sections,
-        folder=Path(),
-        vocab_size=vocab_size,
-        assume=assumed_arguments(assume),
-    )
+    try:
+        return read_script_job(
+            text,
+            given,
+            profile,
+            hardware,
+            devices=devices,
+            target=target,
+            sections=sections,
+            folder=Path(),
+            vocab_size=vocab_size,
+            assume=assumed_arguments(assume),
+        )
+    except ShellError as error:
+        if is_launch_script(str(path)):
+            raise
+        raise InputError(
+            Sentence(
+                "{}: not a launch script ({}); give a Bash script, its arguments alone, or a YAML or TOML file of a framework.",
+                path,
+                str(error).removeprefix(f"{path}: ").rstrip("."),
+            )
+        ) from None
 
 
 def script_job(

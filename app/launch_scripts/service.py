@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.answers.open_fields import warnings_of
 from app.answers.open_lengths import shortest_fractions, with_shortest_samples
-from app.answers.price import fill_intervals, priced
+from app.answers.price import fill_intervals, priced, refusal
 from app.answers.provenance import job_fields, priced_with
 from app.answers.recommended import recommended_plan
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
@@ -87,6 +87,8 @@ def tune_document(
     strategy = job.strategy
     assert strategy is not None  # a script has one
     broken = violations(workload, strategy)
+    if any(each.job_only for each in broken):  # no change of the plan helps
+        raise refusal(workload, strategy)
     found = search_document(job, on_progress, own=own, executor=executor)
     is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)

@@ -178,7 +178,7 @@ def test_large_and_missing_files_and_odd_flags_are_refused(capsys: pytest.Captur
     assert "did you mean" in refusal(capsys, script, "--target", "mindsped-llm")
 
 
-def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(
+def test_a_job_that_the_framework_does_not_run_is_refused_as_an_estimate_refuses_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     # Of the layers of use_legacy: False none trains Llama: no plan for it is legal there.
@@ -186,20 +186,19 @@ def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(
     path = tmp_path / "llama2.yaml"
     named = text.replace("  model_config:\n", "  model_config:\n    model_type: llama\n")
     path.write_text(f"use_legacy: False\n{named}", encoding="utf-8")
-    document = tuned(capsys, path, "--time-limit", "5", code=4)
-    assert document["target"].startswith("mindformers")
-    assert document["strategy"]["dp"] == 8
-    assert document["estimate"]["step_time_s"] > 0
-    assert document["violations"]
-    assert (document["best"], document["diff"]) == (None, "")
-    assert document["nearest"]
-    assert main(["tune", str(path), "--hardware", HARDWARE, "--time-limit", "5"]) == 4
-    printed = " ".join(capsys.readouterr().out.split())
-    assert (
-        f"{document['target']} would refuse your plan, so that its price is by physics alone: {document['violations'][0]}"
-        in printed
-    )
-    assert "cannot run" not in printed
+    said = refusal(capsys, path)
+    assert "MindFormers 1.8 has no training class for llama" in said
+    assert "(mindformers_model); a job for mindspeed-llm@master is taken." in said
+    assert main(["estimate", str(path), "--hardware", HARDWARE]) == 2
+    assert capsys.readouterr().err == said
+
+
+def test_a_file_that_is_no_script_is_said_to_be_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("README.md", "script.sh"):
+        (tmp_path / name).write_text("# Title\n\nWrite a job (or take a preset).\n", encoding="utf-8")
+    said = refusal(capsys, tmp_path / "README.md")
+    assert "README.md: not a launch script (line 3: '(' is not expected here); give a Bash script, its arguments alone," in said
+    assert "script.sh: line 3: '(' is not expected here." in refusal(capsys, tmp_path / "script.sh")
 
 
 def test_an_estimate_takes_what_a_script_does_not_say(capsys: pytest.CaptureFixture[str], script: Path) -> None:
