@@ -29,11 +29,12 @@ from app.jobs.fields import (
     TrainingSection,
 )
 from app.jobs.headroom import headroom_bytes
+from app.jobs.idle_recompute import without_idle_modules
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.optimizer import job_optimizer, optimizer_fields
 from app.jobs.precision import check_gather, resolved_precision, with_usual_recipe, without_effect
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
-from app.jobs.strategy import feature_warnings, strategy_from_section, without_idle_modules
+from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
 from app.jobs.task import check_precision, task_fields, training_task
 from app.jobs.written_numbers import with_numbers

@@ -21,7 +21,7 @@ from cost_models.shapes.canonical import canonical, canonical_group_size, schedu
 from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, has_default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
@@ -364,15 +364,6 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
             Sentence("strategy.recompute.layers_per_stage: holds {} entries, but pp is {}; give one a stage.", len(layers), pp)
         )
     return tuple(layers)
-
-
-def without_idle_modules(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
-    """The strategy without recompute modules that no layer of the model repeats; ``feature_warnings`` names them."""
-    kept = strategy.recompute_modules & ~idle_modules(workload, strategy.features)
-    if kept == strategy.recompute_modules:
-        return strategy
-    is_nothing = strategy.recompute is Recompute.SELECTIVE and not kept
-    return replace(strategy, recompute_modules=kept, recompute=Recompute.NONE if is_nothing else strategy.recompute)
 
 
 def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: StrategySection) -> list[str]:
