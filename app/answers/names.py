@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 
 from app.jobs.job import Job
-from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
+from cost_models.shapes.recompute_modules import RecomputeModule, names_of, present_modules
 from cost_models.shapes.switches import Feature
 from documents.sentences import Sentence, joined
 from search.space.allowed_names import absent_algorithms, modules_among, notes
@@ -37,7 +37,7 @@ def _idle_recompute(job: Job) -> Iterator[str]:
     of_model = always_idle(job.workload, limits) & present_modules(job.workload.model)
     for field, modules in (("recompute", listed), ("allow", modules_among(limits.allow))):
         if modules & of_model:
-            names = joined(", ", (str(module.name).lower() for module in modules & of_model))
+            names = joined(", ", names_of(modules & of_model))
             yield Sentence(
                 "search.{}: {} has no effect: stack {} does not compute it again in layers of this model.",
                 field,

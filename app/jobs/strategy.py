@@ -20,7 +20,7 @@ from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.canonical import canonical, canonical_group_size, schedules_of
 from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, has_default_layout, stage_table
-from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, names_of, present_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
@@ -307,7 +307,7 @@ def _named_recompute(name: str) -> RecomputeSection:
         raise InputError(
             Sentence("strategy.recompute: {!r} is a share; give the layers of a virtual stage, as in block:2.", name)
         )
-    names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]
+    names = list(names_of(mode.modules))
     return RecomputeSection(
         granularity=mode.granularity.label, method=mode.method.label, num_layers=mode.num_layers or None, modules=names or None
     )
@@ -395,7 +395,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: St
         (inside, Sentence("stack {} does not compute it again in layers of this model", workload.software.stack)),
     ):
         if unused:
-            names = joined(", ", (str(module.name).lower() for module in unused))
+            names = joined(", ", names_of(unused))
             sentences.append(Sentence("strategy.recompute: {} has no effect: {}.", names, why))
     whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))
     if (

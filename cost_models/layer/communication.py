@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,16 +132,28 @@ def tensor_parallel_comm(
     )
 
 
+# Collectives that the recompute of a module repeats.
+_REPEATED: Mapping[RecomputeModule, Callable[[TensorParallelComm], Floats]] = {
+    RecomputeModule.MLP: lambda comm: comm.mlp_forward_s,
+    RecomputeModule.MOE: lambda comm: comm.mlp_forward_s,
+    RecomputeModule.EVERY_OTHER_MATMUL: lambda comm: comm.regather_s,
+    RecomputeModule.MLA_UP_PROJ: lambda comm: comm.latents_forward_s,
+}
+REPEATS_COLLECTIVES = RecomputeModule(sum(_REPEATED))
+
+
 def repeated_collectives(keys: LayerKeys, comm: TensorParallelComm, *, moe: bool) -> Floats:
     """Tensor-parallel communication that the recompute of selected modules of an eager layer repeats. [s] ``[k]``
 
     A dense MLP, shared experts inside a MoE block, and up-projections of latents run their forward again with its collectives
     [megatron-0.12, transformer_layer.py]. Where every other matmul is recomputed, the gathers of its inputs run again.
     """
-    block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)
-    repeated: Floats = np.where(block, comm.mlp_forward_s, 0.0)
-    repeated = repeated + np.where(keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL), comm.regather_s, 0.0)
-    return repeated + np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), comm.latents_forward_s, 0.0)
+    absent = RecomputeModule.MLP if moe else RecomputeModule.MOE
+    repeated = np.zeros(len(keys.tp))
+    for module, seconds in _REPEATED.items():
+        if module is not absent:
+            repeated = repeated + np.where(keys.recomputes(module), seconds(comm), 0.0)
+    return repeated
 
 
 def _shared_heads_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> Floats:

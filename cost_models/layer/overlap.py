@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.activations import activation_swap_s
 from cost_models.layer.communication import (
+    REPEATS_COLLECTIVES,
     ExpertComm,
     context_parallel_comm,
     expert_comm,
@@ -22,7 +23,6 @@ from cost_models.layer.communication import (
 from cost_models.layer.modules import LayerCompute
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -169,8 +169,8 @@ def repeated_tp_s(
 
     A compiled graph drops them: no gradient needs them.
     """
-    blocks = RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.MLA_UP_PROJ | RecomputeModule.EVERY_OTHER_MATMUL
-    if not workload.software_traits.eager or not ((keys.recompute_modules & int(blocks) != 0) & (keys.tp > 1)).any():
+    again = (keys.recompute_modules & int(REPEATS_COLLECTIVES)) != 0
+    if not workload.software_traits.eager or not (again & (keys.tp > 1)).any():
         return np.zeros(len(keys.tp))
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     return repeated_collectives(keys, tp, moe=moe) * exposed_tp_fraction(keys, c)

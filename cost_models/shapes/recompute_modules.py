@@ -106,6 +106,11 @@ def _those(modules: list[RecomputeModule]) -> RecomputeModule:
     return RecomputeModule(sum(modules))
 
 
+def names_of(modules: RecomputeModule) -> tuple[str, ...]:
+    """The names of a set of modules, in the order of the entries."""
+    return tuple(name for name, module in MODULE_NAMES.items() if module in modules)
+
+
 def present_modules(model: ModelShape) -> RecomputeModule:
     """The modules that at least one layer of the model has."""
     views = [(model.of_kind(kind), kind.moe) for kind in model.layer_kinds()]

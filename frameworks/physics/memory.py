@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
+from cost_models.shapes.recompute_modules import RecomputeModule, names_of, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Exclusive, Feature
 from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, TensorPlan, choices_of, dropped, tensor_names
@@ -96,7 +96,7 @@ def _absent(workload: Workload) -> RecomputeModule:
 
 def module_names(modules: RecomputeModule) -> str:
     """The names of a set of modules, as in limits and reports."""
-    return " + ".join(str(m.name).lower() for m in RecomputeModule if m in modules) or "none"
+    return " + ".join(names_of(modules)) or "none"
 
 
 RECOMPUTE_ABSENT = Rule(

@@ -15,13 +15,18 @@ from frameworks.fully_sharded import EVERYTHING, NOTHING, Checkpoints
 
 
 class Mode(NamedTuple):
-    """``activation_checkpoint.mode``, and of ``selective`` each n-th layer; 0 is each layer, as 1."""
+    """``activation_checkpoint.mode``, and of ``selective`` its option: operators, or each n-th layer, where 0 is each as 1."""
 
     mode: str
-    every: int = 0
+    option: str = ""
+
+    @property
+    def every(self) -> int:
+        """The number of the option."""
+        return int(self.option)
 
 
-BY_OPERATORS = Mode("op")  # ``selective`` with another option
+BY_OPERATORS = Mode("selective", "op")
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
 KEEPS_EXCHANGE = Sentence("checkpoints by operator of this model keep what experts exchanged, which has no price with ep")
@@ -61,4 +66,4 @@ def nearest_mode(num_recomputed: int, layout: LayerLayout) -> Mode:
 
 def _selective(layout: LayerLayout) -> list[Mode]:
     most = max(sum(row[stage] for row in layout) for stage in range(len(layout[0])))
-    return [Mode("selective", every) for every in range(2, most + 1)]
+    return [Mode("selective", str(every)) for every in range(2, most + 1)]

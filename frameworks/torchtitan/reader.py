@@ -22,7 +22,6 @@ from frameworks.torchtitan.table import (
     BY_OPERATOR,
     COMPILE,
     COMPILED,
-    OP,
     OPTION,
     PARALLELISM,
     PARTS,
@@ -152,11 +151,11 @@ class Reading(OptionValues):
         if mode != "selective":
             return Mode(mode if mode == "full" else "none")
         option = str(self.value(OPTION))
-        if option == OP:
+        if option == BY_OPERATORS.option:
             return BY_OPERATORS
         if not option.isdecimal() or len(option) > 6:
             raise ReadingError(Sentence("selective_ac_option {!r} is not allowed; give op or a number of layers", option[:80]))
-        return Mode("selective", int(option))
+        return Mode("selective", option)
 
     def strategy(self) -> ParallelStrategy:
         """The strategy."""

@@ -18,7 +18,7 @@ REPLICAS, SHARDS = f"{PARALLELISM}.data_parallel_replicate_degree", f"{PARALLELI
 RESHARD = f"{PARALLELISM}.fsdp_reshard_after_forward"
 STAGES = f"{PARALLELISM}.module_fqns_per_model_part"
 OPTION = "activation_checkpoint.selective_ac_option"
-BY_OPERATOR, OP = RecomputeModule.EVERY_OTHER_MATMUL, "op"  # checkpoints by operator
+BY_OPERATOR = RecomputeModule.EVERY_OTHER_MATMUL
 COMPILE, COMPILED = "compile.enable", "compile.components"
 PARTS = ("model", "loss")  # what is compiled by default
 TABLE = Table(
@@ -49,7 +49,7 @@ TABLE = Table(
         Schedule.INTERLEAVED: "Interleaved1F1B",
         Schedule.GPIPE: "GPipe",
     },
-    modules={BY_OPERATOR: OP},
+    modules={BY_OPERATOR: "op"},
     # Layers have PyTorch's fused attention and grouped matmuls; compilation fuses their other kernels. FSDP gathers and
     # scatters beside the layers, and the runtime of interleaved schedules sends beside other chunks.
     implied=Feature.FLASH_ATTENTION

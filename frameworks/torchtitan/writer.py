@@ -20,7 +20,6 @@ from frameworks.torchtitan.stages import modules_of
 from frameworks.torchtitan.table import (
     COMPILE,
     COMPILED,
-    OP,
     OPTION,
     PARALLELISM,
     PARTS,
@@ -85,12 +84,11 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
-    by_operator = s.recompute is Recompute.SELECTIVE
-    mode = BY_OPERATORS if by_operator else mode_of(checkpoints(s), layout_of(workload, s))
+    mode = BY_OPERATORS if s.recompute is Recompute.SELECTIVE else mode_of(checkpoints(s), layout_of(workload, s))
     assert mode is not None  # of the nearest strategy
-    options: Options = {TABLE.columns["recompute"]: "selective" if by_operator else mode.mode}
-    if by_operator or mode.mode == "selective":
-        options[OPTION] = OP if by_operator else str(mode.every)
+    options: Options = {TABLE.columns["recompute"]: mode.mode}
+    if mode.option:
+        options[OPTION] = mode.option
     if mode.mode != "none":
         options["activation_checkpoint.early_stop"] = True  # as PyTorch's own checkpoints, and the price
     return options

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, names_of
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents.bounds import MAX_LAYERS
 from documents.errors import did_you_mean, show
@@ -37,7 +37,7 @@ class RecomputeMode:
         if self.granularity is Recompute.NONE:
             return "none"
         if self.granularity is Recompute.SELECTIVE:
-            return "+".join(name for name, module in MODULE_NAMES.items() if module in self.modules)
+            return "+".join(names_of(self.modules))
         if self.method is RecomputeMethod.UNIFORM:
             return "full" if self.num_layers == 1 else f"full:{self.num_layers}"
         return f"block:{self.share_percent}%" if self.share_percent else f"block:{self.num_layers}"

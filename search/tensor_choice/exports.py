@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
+from cost_models.shapes.recompute_modules import RecomputeModule, names_of, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TensorPlan, dropped, tensor_names
@@ -122,7 +122,7 @@ def _why(label: str, stated: ParallelStrategy, difference: float, *, is_plan: bo
 
 def _stated(s: ParallelStrategy) -> str:
     """The recompute and swap of a file, in words."""
-    modules = joined(" and ", (str(module.name).lower() for module in RecomputeModule if module in s.recompute_modules))
+    modules = joined(" and ", names_of(s.recompute_modules))
     parts: list[str] = []
     if s.recompute is Recompute.FULL:
         layers = s.recompute_num_layers
