@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cost_models.memory.whole_tensors import Taken, WholeTensors
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
-from cost_models.shapes.fully_sharded import shards_each_layer
+from cost_models.shapes.fully_sharded import has_units, shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.optimizers import ADAM, STATE_BYTES
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, PLAIN_MATRICES, layer_rank_parameters, projected_steps
@@ -37,8 +37,15 @@ class StageParameters:
     experts: Floats
     largest_tensor: Floats  # the largest one; its gradient is computed as a whole
     largest_shard: Floats  # the largest part of one tensor in a rank's optimizer
-    largest_layer: Floats  # the whole largest layer or embedding table, which ZeRO-3 gathers
+    largest_layer: Floats  # the whole largest layer, or embedding table if it is gathered in turn, which ZeRO-3 gathers
     largest_matrix: Floats  # the largest weight of a linear layer, gate and up projection apart
+    ends: Floats  # those outside of layers: embedding, head, norms and projections of MTP modules
+    layers: Floats  # number of layers, those of MTP modules included
+
+    @property
+    def mean_layer(self) -> Floats:
+        """Parameters of a mean layer, ``[stage, n]``."""
+        return (self.dense + self.experts - self.ends) / np.maximum(self.layers, 1.0)
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ def stage_parameters(
     last_kind = model.kinds_of_layers()[-1]
     h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
     dense, experts, layer, expert, matrix = none, none, none, none, none
-    tensor = none
+    tensor = inside_mtp = none
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         its_dense, its_experts = layer_rank_parameters(model.of_kind(kind), batch, moe=kind.moe, local=kind.local)
@@ -176,6 +183,8 @@ def stage_parameters(
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
         matrix = np.where(present, np.maximum(matrix, _largest_matrix(model.of_kind(kind), kind, batch)), matrix)
         tensor = np.where(present, np.maximum(tensor, _largest_dense(model.of_kind(kind), kind) / batch.tp), tensor)
+        if kind == last_kind:
+            inside_mtp = model.mtp_num_layers * its_dense
         if kind.moe:
             experts = experts + number * its_experts
             # Gate and up are one tensor: of all experts of a rank with grouped matmuls, else of each expert.
@@ -196,8 +205,10 @@ def stage_parameters(
         experts=experts,
         largest_tensor=np.maximum(np.maximum(tensor, table), expert),
         largest_shard=np.maximum(of_dense, of_experts),
-        largest_layer=np.maximum(layer, table),
+        largest_layer=layer if has_units(workload) else np.maximum(layer, table),
         largest_matrix=matrix,
+        ends=is_first * first + is_last * last + is_mtp * (mtp - inside_mtp),
+        layers=none + sum(layers, is_mtp * model.mtp_num_layers),
     )
 
 
@@ -259,7 +270,7 @@ def trained_parameters(
         dense, experts = dense + held * of_dense, experts + held * of_experts
         tensor = np.where(held > 0, np.maximum(tensor, largest), tensor)
         layer = np.where(held > 0, np.maximum(layer, of_dense + of_experts), layer)
-    return StageParameters(dense, experts, tensor, tensor, layer, tensor)
+    return StageParameters(dense, experts, tensor, tensor, layer, tensor, np.zeros_like(dense), whole.layers)
 
 
 def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_mtp: Floats) -> tuple[Floats, Floats]:

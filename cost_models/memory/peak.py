@@ -22,7 +22,14 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stage_times import LayerCounts, chunk_counts
 from cost_models.pipeline.stages import Stages
-from cost_models.shapes.fully_sharded import held_chunks_fraction, keeps_whole_stages, shards_each_layer
+from cost_models.shapes.fully_sharded import (
+    has_units,
+    held_chunks_fraction,
+    keeps_whole_stages,
+    layers_ahead,
+    layers_queued,
+    shards_each_layer,
+)
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
@@ -256,29 +263,60 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """Bytes of parameters and gradients that live while a layer runs. ``[stage, n]``
 
     They are the gradient of the largest trained tensor, gradients of the largest layer if they are scattered at once, under
-    ZeRO-3 the weights of the layer and of the next, and a quantised weight in 16 bits while its matmul runs. ZeRO-3 counts
-    quantised weights as 16 bits. ``whole_weights_bytes`` are included. ``keeps_whole_stages`` add the gradients of a whole layer
-    at its end [pytorch, _fsdp_param_group.py].
+    ZeRO-3 the weights of the layer and of those that are gathered ahead (``layers_ahead``), and a quantised weight in 16 bits
+    while its matmul runs. ZeRO-3 counts quantised weights as 16 bits. ``whole_weights_bytes`` are included.
+    ``keeps_whole_stages`` add the gradients of a whole layer at its end [pytorch, _fsdp_param_group.py].
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     keeps = keeps_whole_stages(workload, batch)
-    gathered = np.where(shards_each_layer(workload, batch), 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
+    gathered = np.where(shards_each_layer(workload, batch), element_factor(workload) * WEIGHT_BYTES, 0.0)
+    ahead = parameters.largest_layer
+    if has_units(workload):
+        ahead = parameters.mean_layer * layers_ahead(workload, parameters.mean_layer, parameters.layers)
     new = np.where(keeps, trained.largest_layer, trained.largest_tensor)
     held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * new
     if workload.training.task.dequantises:
         held = held + WEIGHT_BYTES * parameters.largest_matrix
-    return gathered * parameters.largest_layer + held + whole_weights_bytes(workload, batch, parameters)
+    return gathered * (parameters.largest_layer + ahead) + held + whole_weights_bytes(workload, batch, parameters)
 
 
 def whole_weights_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
     """Bytes of weights that sharded PyTorch keeps gathered from the forward to the backward under ZeRO-2. ``[stage, n]``
 
     It is 0 for other stacks, whose ZeRO-2 does not divide the weights [pytorch-fsdp, section 3.3]. ``keeps_whole_stages`` have
-    them under ZeRO-3 as well: at the end of a backward all are there.
+    them under ZeRO-3 as well: at the end of a backward all are there. Under ZeRO-3 with units (``has_units``) they are
+    those outside of layers.
     """
     gathered = ((batch.zero_stage == 2) & workload.software_traits.fp32_shards) | keeps_whole_stages(workload, batch)
     each = np.where(gathered, element_factor(workload) * WEIGHT_BYTES * held_chunks_fraction(workload, batch), 0.0)
-    return each * (parameters.dense + parameters.experts)
+    return each * (parameters.dense + parameters.experts) + _kept_ends_bytes(workload, batch, parameters)
+
+
+def _kept_ends_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
+    kept = shards_each_layer(workload, batch) & has_units(workload)
+    return np.where(kept, element_factor(workload) * WEIGHT_BYTES * parameters.ends, 0.0)
+
+
+def waiting_gradients_bytes(
+    workload: Workload, batch: StrategyBatch, is_last: Floats, trained: StageParameters, freed_bytes: Floats
+) -> tuple[Floats, Floats]:
+    """Bytes of whole gradients that wait to be scattered, beside those of the running layer, ``[stage, n]`` each.
+
+    Of the head, whose backward comes first; and of layers, less the activations that their backwards have freed by then. Both
+    are 0 unless gradients are scattered at once and only layers are units (``has_units``).
+
+    Parameters
+    ----------
+    is_last : ``[stage, 1]``
+        Number of output heads.
+    freed_bytes : ``[stage, n]``
+        Activations that the backward of one layer gives back.
+    """
+    waits = scatters_each_micro_batch(workload, batch) & has_units(workload)
+    each = np.where(waits & (not workload.training.task.is_frozen), gradient_bytes(workload, batch), 0.0)
+    head = is_last * (workload.model.vocab_size * workload.model.hidden_size / batch.tp)
+    number = layers_queued(workload, trained.mean_layer, trained.layers, head)
+    return each * head, number * np.maximum(each * trained.mean_layer - freed_bytes, 0.0)
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
@@ -366,11 +404,15 @@ def memory_estimate(
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch, held.activations[0].input_bytes)
-    logits = logits + stages.is_last * whole_weights_bytes(workload, batch, parameters)
-    working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained)
+    layer_bytes = (held.saved_bytes + held.checkpoints) / np.maximum(parameters.layers, 1.0)
+    of_head, of_layers = waiting_gradients_bytes(workload, batch, stages.is_last, trained, layer_bytes)
+    logits = logits + of_head + stages.is_last * whole_weights_bytes(workload, batch, parameters)
+    working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained) + of_head + of_layers
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(workload, batch, trained, states)
+    if workload.software.has_since(workload.software_traits.keeps_ends_year):
+        optimizer = optimizer + _kept_ends_bytes(workload, batch, parameters)
     in_backward = activations >= optimizer
     buffers = module_buffers(workload, batch, stages, held.activations[0])
     steady = states.total + buffers

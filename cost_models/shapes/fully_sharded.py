@@ -1,9 +1,12 @@
-"""How often PyTorch's fully sharded stages of a pipeline gather their weights, and what they keep gathered.
+"""How often fully sharded weights are gathered, and what stays gathered: PyTorch's stages of a pipeline, Megatron-FSDP's layers.
 
 ``reshard_after_forward`` of PyTorch's FSDP2 is ``zero_stage``: 3 frees the weights behind a forward, 2 keeps them
 [torchtitan, docs/fsdp.md]. Without a pipeline both free them behind a backward, and scatter gradients there. In a pipeline
 neither does either: weights that a backward gathered stay, whole gradients are added up in the type of the reduction, and both
 are given back with the last micro batch [pytorch, stage.py].
+
+Megatron-FSDP's units are layers. It gathers the next of them, and lets gradients wait for their reduction, up to a number of
+parameters [megatron-0.19, megatron_fsdp/megatron_fsdp.py, param_and_grad_buffer.py].
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from numpy.typing import NDArray
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 
+QUEUED_PARAMETERS = 1e9  # whose gradients may wait for their reduction; half as many are gathered ahead [megatron_fsdp.py]
 ACTIVE_CHUNKS = 3  # chunks of a rank whose weights a schedule keeps gathered [pytorch, schedules.py]
 
 
@@ -56,6 +60,54 @@ def gathers_a_step(workload: Workload, batch: StrategyBatch) -> NDArray[np.float
     kept = np.where(_evicts(workload, batch), visits / batch.vpp, 1.0)
     gathers: NDArray[np.float64] = np.where(batch.zero_stage == 3, np.maximum(micro_batches + 1.0, kept), kept)
     return gathers
+
+
+def has_units(workload: Workload) -> bool:
+    """Whether fully sharded weights are Megatron-FSDP's (``SoftwareTraits.units_year``)."""
+    return workload.software.has_since(workload.software_traits.units_year)
+
+
+def layers_ahead(
+    workload: Workload, layer_parameters: NDArray[np.float64], num_layers: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How many layers are gathered beside the running one, ``[stage, n]``.
+
+    The next one; in stacks with ``gathers_ahead_year`` as many as have half of ``QUEUED_PARAMETERS``.
+
+    Parameters
+    ----------
+    layer_parameters, num_layers : ``[stage, n]``
+        Parameters of a mean layer on a rank before sharding, and the rank's layers.
+    """
+    if not _counts_parameters(workload):
+        return np.ones_like(layer_parameters)
+    ahead: NDArray[np.float64] = np.ceil(QUEUED_PARAMETERS / 2.0 / np.maximum(layer_parameters, 1.0))
+    return np.clip(ahead, 0.0, np.maximum(num_layers - 1.0, 0.0))
+
+
+def layers_queued(
+    workload: Workload, layer_parameters: NDArray[np.float64], num_layers: NDArray[np.float64], before: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How many layers keep whole gradients beside the running one, ``[stage, n]``; 0 without ``gathers_ahead_year``.
+
+    A gradient is given back only once more than ``QUEUED_PARAMETERS`` wait and another joins them.
+
+    Parameters
+    ----------
+    layer_parameters, num_layers : ``[stage, n]``
+        As for ``layers_ahead``.
+    before : ``[stage, n]``
+        Parameters whose gradients wait before the first layer's do: those of the head.
+    """
+    if not _counts_parameters(workload):
+        return np.zeros_like(layer_parameters)
+    waiting = np.floor((QUEUED_PARAMETERS - before) / np.maximum(layer_parameters, 1.0)) + 1.0
+    held: NDArray[np.float64] = np.where(before > QUEUED_PARAMETERS, 0.0, waiting)
+    return np.minimum(held, np.maximum(num_layers - 1.0, 0.0))
+
+
+def _counts_parameters(workload: Workload) -> bool:
+    return workload.software.has_since(workload.software_traits.gathers_ahead_year)
 
 
 def _evicts(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:

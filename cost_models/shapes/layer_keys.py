@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.fully_sharded import shards_each_layer
+from cost_models.shapes.fully_sharded import has_units, shards_each_layer
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
@@ -27,7 +27,8 @@ class LayerKeys:
     """Distinct combinations of the columns that decide the cost of one layer, ``[k]`` each.
 
     ``weight_shards`` and ``expert_weight_shards`` are above 1 under ZeRO-3 only, and only if every layer gathers its own weights.
-    ``weight_copies`` and ``expert_weight_copies`` are the groups of such shards that hold the same weights.
+    ``weight_copies`` and ``expert_weight_copies`` are the groups of such shards that hold the same weights and add their
+    gradients with every micro batch.
     """
 
     tp: IntColumn
@@ -154,12 +155,13 @@ def layer_keys(workload: Workload, batch: StrategyBatch) -> tuple[LayerKeys, Int
     dense, expert = shard_sizes(batch)
     copies, expert_copies = (ranks // shards for ranks, shards in zip(data_parallel_sizes(batch), (dense, expert), strict=True))
     gathered = shards_each_layer(workload, batch)
+    each_time = gathered & (not has_units(workload))
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
     columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)
     columns["expert_weight_shards"] = np.where(gathered, expert, 1)
-    columns["weight_copies"] = np.where(gathered, copies, 1)
-    columns["expert_weight_copies"] = np.where(gathered, expert_copies, 1)
+    columns["weight_copies"] = np.where(each_time, copies, 1)
+    columns["expert_weight_copies"] = np.where(each_time, expert_copies, 1)
     present = {name: column for name, column in columns.items() if column is not None}
     first, inverse = distinct_rows(list(present.values()))
     return LayerKeys(**{name: column[first] for name, column in present.items()}), inverse

@@ -192,6 +192,12 @@ class SoftwareTraits:
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
     pipelines_keep_whole_stages : see ``fully_sharded.keeps_whole_stages`` [pytorch, stage.py].
+    units_year : first release of Megatron-FSDP, whose units are layers: under ZeRO-3 weights outside of them are gathered once a
+        step and stay, and replicas of shards add their gradients with a step's last micro batch; core 0.12
+        [megatron-0.19, megatron_fsdp/megatron_fsdp.py, param_and_grad_buffer.py].
+    keeps_ends_year : first release that keeps the memory of these beside the optimizer; core 0.18. ``None``: it is given back.
+    gathers_ahead_year : see ``fully_sharded.layers_ahead`` and ``layers_queued``: first release in which layers are gathered
+        ahead, and gradients wait for their reduction, by their number of parameters; core 0.14. ``None``: one layer is.
     active_chunks_year : first release whose schedules keep no more than three chunks of a rank gathered; PyTorch 2.10, whose fix
         for more chunks was written in October 2025 [pytorch, schedules.py]. ``None``: all stay.
     early_stop_year : first release in which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
@@ -279,6 +285,9 @@ class SoftwareTraits:
     overlaps_weight_gradients: bool = True
     fp32_shards: bool = False
     pipelines_keep_whole_stages: bool = False
+    units_year: float | None = None
+    keeps_ends_year: float | None = None
+    gathers_ahead_year: float | None = None
     active_chunks_year: float | None = None
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
@@ -345,7 +354,11 @@ EXPERT_WEIGHTS = 2025.38  # core 0.12.1, of 20 May
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 ACTIVE_CHUNKS = 2026.0  # PyTorch 2.10
 FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
+CORE_0_14 = 2025.77
 MEGATRON_CORE = SoftwareTraits(
+    units_year=2025.3,
+    keeps_ends_year=2026.47,
+    gathers_ahead_year=CORE_0_14,
     fp32_router_experts=FP32_ROUTER_EXPERTS,
     fp32_router_year=2025.25,
     router_keeps_norm_output_year=ROUTER_RELEASE,
@@ -363,7 +376,7 @@ MEGATRON_CORE = SoftwareTraits(
     own_angles=True,
     recomputes_routed_activations=True,
     mxfp8_parameters_year=ROUTER_RELEASE,
-    shared_projection_input_year=2025.77,
+    shared_projection_input_year=CORE_0_14,
     copies_by_group=True,
 )
 STACKS = {  # the first stack for a kind of devices is the default there

@@ -22,7 +22,7 @@ from cost_models.memory.whole_tensors import WholeTensors
 from cost_models.network.collectives import all_gather_s, all_reduce_s, hybrid_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
-from cost_models.shapes.fully_sharded import gathers_a_step, keeps_whole_stages, shards_each_layer
+from cost_models.shapes.fully_sharded import gathers_a_step, has_units, keeps_whole_stages, shards_each_layer
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
@@ -41,12 +41,14 @@ FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, 
 class GradientExchange:
     """Seconds ``[stage, n]`` of a step: gradient reduction behind backwards, weight gathering before forwards.
 
-    ``sums_s`` follows the reduction, and nothing hides it: see ``shared_table_s`` and ``replicated_sums_s``.
+    ``sums_s`` follows the reduction, and nothing hides it: see ``shared_table_s`` and ``replicated_sums_s``. ``copies_s``, which
+    the last backward hides, adds the shards of groups that hold the same ones, in stacks that do so once a step.
     """
 
     reduce_s: Floats
     gather_s: Floats
     sums_s: Floats
+    copies_s: Floats
     num_reductions: IntColumn  # backwards with a reduction, ``[n]``
     num_gathers: IntColumn  # a step, where no forward hides them, ``[n]``
     num_gathered: IntColumn  # forwards with a gather, ``[n]``
@@ -68,7 +70,8 @@ def gradient_exchange(
     Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
     (``scatters_each_micro_batch``). Under ZeRO-3 the layers do this themselves
     (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends remain, which every micro batch
-    gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered behind each backward, also under
+    gathers and scatters [rajbhandari2020]; with units (``has_units``) all but the layers of MTP modules once a step. Fully
+    sharded PyTorch frees what it has gathered behind each backward, also under
     ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3], but in a pipeline stages keep it
     (``keeps_whole_stages``); every forward hides a part of what they gather more than once.
 
@@ -85,14 +88,15 @@ def gradient_exchange(
     -----
     Reduce-scatter g P over D' ranks once a step (ZeRO-3, and ZeRO-2 without a pipeline: m times), all-gather 2 P (ZeRO-3: m
     times); P parameters on the rank, D' = dp cp, for experts tp cp dp / (ep etp). From ZeRO-2 on D' are the ranks that share a
-    state, and their shards are all-reduced over the groups of them. Megatron-Core has one optimizer for dense
-    parameters and one for experts that are apart (ep > 1). After its update each gathers the parameters of both, unless the
-    gather waits for the next forward [megatron-0.12, distrib_optimizer.py]. Ranks that update whole tensors need whole gradients,
-    which are all-reduced [megatron-0.19, layer_wise_optimizer.py].
+    state, and their shards are all-reduced over the groups of them, with units once a step. Megatron-Core has one optimizer
+    for dense parameters and one for experts that are apart (ep > 1). After its update each gathers the parameters of both, unless
+    the gather waits for the next forward [megatron-0.12, distrib_optimizer.py]. Ranks that update whole tensors need whole
+    gradients, which are all-reduced [megatron-0.19, layer_wise_optimizer.py].
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     keeps = keeps_whole_stages(workload, batch)
     whole = shards_each_layer(workload, batch)
+    units = has_units(workload)
     dense = np.where(whole, edge_only.dense, trained.dense)
     held = np.stack([dense, np.where(whole, edge_only.experts, trained.experts)])
     reduced = held * ~(whole & workload.training.task.is_frozen)  # frozen ends are gathered, and have no gradients
@@ -105,19 +109,26 @@ def gradient_exchange(
     times = np.where(each, micro_batches, 1)
     gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
     gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
-    scatter = hybrid_scatter_s(g * reduced, sizes, ranks // sizes, strides, network).sum(axis=0)
+    once = (batch.zero_stage >= 2) & units
+    scatter = hybrid_scatter_s(g * reduced, sizes, np.where(once, 1, ranks // sizes), strides, network).sum(axis=0)
+    shards = g * np.stack([trained.dense, trained.experts]) / sizes
+    copies = all_reduce_s(shards, np.where(once, ranks // sizes, 1), strides * sizes, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
     gathered_bytes = weight * held - _saved_bytes(workload, batch, quantised)
-    gather = all_gather_s(gathered_bytes, sizes, strides, network).sum(axis=0)
+    stays = np.where(whole & units, weight * edge_only.ends, 0.0)
+    kept = np.stack([stays, np.zeros_like(stays)])
+    gather = all_gather_s(gathered_bytes - kept, sizes, strides, network).sum(axis=0)
+    kept_s = all_gather_s(kept, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     summed = gather if not _takes_whole_tensors(workload) else all_gather_s(g * held, ranks, strides, network).sum(axis=0)
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded | _takes_whole_tensors(workload), summed, 0.0),
-        gather_s=np.where(unsharded, 0.0, gather * gathers),
+        gather_s=np.where(unsharded, 0.0, gather * gathers + kept_s),
         sums_s=sums_s,
+        copies_s=copies,
         num_reductions=times,
         num_gathers=np.where(_gathers_twice(workload) & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
-        num_gathered=np.where(gathers > 1, micro_batches, gathered),
+        num_gathered=np.where((gathers > 1) & (gather > 0).any(axis=0), micro_batches, 1),
     )
 
 
@@ -201,7 +212,7 @@ def replicated_sums_s(
 def exchange_of_step_s(batch: StrategyBatch, exchange: GradientExchange) -> tuple[Floats, Floats]:
     """Seconds of reduction, and of gathering, in a step, hidden or not. ``[stage, n]``"""
     gathers = np.where(batch.has(Feature.OVERLAP_PARAM_GATHER), 1, exchange.num_gathers)
-    return exchange.reduce_s + exchange.sums_s, gathers * exchange.gather_s
+    return exchange.reduce_s + exchange.copies_s + exchange.sums_s, gathers * exchange.gather_s
 
 
 def exchange_beyond_compute_s(
@@ -225,7 +236,8 @@ def exchange_beyond_compute_s(
 
     reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
     gather = left(exchange_of_step_s(batch, exchange)[1], exchange.num_gathered * forward_s, Feature.OVERLAP_PARAM_GATHER)
-    return reduce + exchange.sums_s, gather
+    copies = left(exchange.copies_s, backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    return reduce + copies + exchange.sums_s, gather
 
 
 def exposed_exchange_s(

@@ -195,7 +195,8 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     quantised = quantised_parameters(workload, group.batch, in_stages, stages.is_mtp)
     zeros = np.zeros_like(held.dense)
     for name, others, of_linears in (("dp", "experts", (quantised[0], zeros)), ("expert_dp", "dense", (zeros, quantised[1]))):
-        of_group = replace(held, **{others: zeros}), replace(edges, **{others: zeros})
+        none_of_ends = {"ends": zeros} if others == "dense" else {}
+        of_group = replace(held, **{others: zeros}), replace(edges, **{others: zeros}, **none_of_ends)
         exchange = gradient_exchange(workload, group.batch, *of_group, zeros, network, of_linears)
         reduce_s, gather_s = exchange_of_step_s(group.batch, exchange)
         found[name] = reduce_s + gather_s

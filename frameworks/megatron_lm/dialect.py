@@ -106,7 +106,7 @@ CORE_0_19 = Dialect(
     TABLE_0_19,
     MODEL_0_19,
     rules_0_19.RULES,
-    fsdp={"use-megatron-fsdp": (), "ckpt-format": "fsdp_dtensor"},
+    fsdp={"use-megatron-fsdp": (), "ckpt-format": "fsdp_dtensor", "init-model-with-meta-device": ()},
     deepep={"moe-flex-dispatcher-backend": "deepep"},
     hybridep={"moe-flex-dispatcher-backend": "hybridep"},
     placements=rules_0_19.PLACEMENTS,

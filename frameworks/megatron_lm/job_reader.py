@@ -16,7 +16,7 @@ from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
 from frameworks.framework import ROWS_UNSAID, ReadingError, ReadJob
-from frameworks.megatron_lm import host_optimizer, hybrid, offload
+from frameworks.megatron_lm import fully_sharded, host_optimizer, hybrid, offload
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
@@ -118,7 +118,7 @@ class JobReading(Reading):
 
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments on which the price depends and that are not understood."""
-        found = (*unread(self.release, self.written), *self.unread)
+        found = (*unread(self.release, self.written), *self.unread, *fully_sharded.unpriced(self.release, self.value))
         beside = Sentence("beside an optimizer on the host it has no price")
         found = (*found, *(Unread(name, beside) for name in types_on_host(self.release, self.value)))
         if self.symbols:

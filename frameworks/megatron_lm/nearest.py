@@ -76,13 +76,12 @@ def _optimizer(dialect: Dialect, draft: Draft) -> None:
     if draft.strategy.zero_stage < 3:  # fully sharded data parallelism overlaps by itself
         dialect.drop_broken(draft, "megatron_param_gather")
     dialect.drop_broken(draft, "megatron_host_optimizer")
-    size, stage = draft.strategy.optimizer_shard_size, draft.strategy.zero_stage
-    if size and stage != 1:
+    if dialect.broken(draft, "megatron_zero_shard"):
         draft.set(
             "optimizer_shard_size",
-            size,
+            draft.strategy.optimizer_shard_size,
             Sentence("all data-parallel ranks"),
-            Sentence("it belongs to zero_stage 1"),
+            Sentence("{} has no such groups", dialect.name),
             optimizer_shard_size=0,
         )
 

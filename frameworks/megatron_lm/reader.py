@@ -6,22 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
+from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_LAYERS, MAX_NUMBER
 from documents.sentences import Sentence
 from frameworks.framework import DevicesError, ReadingError
-from frameworks.megatron_lm import hybrid
+from frameworks.megatron_lm import fully_sharded, hybrid
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.megatron_lm.optimizer import MAIN_GRADS, is_typed, read_types
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
 from frameworks.table import Table, features_read, key_of
 
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
-FSDP = ("use-custom-fsdp", "use-megatron-fsdp")
 CHUNK = "num-layers-per-virtual-pipeline-stage"
 COUNTED_ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 
@@ -224,11 +222,11 @@ class Reading:
         """ZeRO stage, and the ranks that share one optimizer state."""
         if "use-torch-fsdp2" in self.release.arguments and self.on("use-torch-fsdp2"):
             return 3, 0
-        sharded = any(name in self.release.arguments and self.on(name) for name in FSDP)
+        sharded = fully_sharded.is_on(self.release, self.value)
         if not (sharded or self.on("use-distributed-optimizer")):
             return 0, 0
-        instances = self.number("num-distributed-optimizer-instances", low=1) or 1
-        stage = key_of(SHARDING, self.value("data-parallel-sharding-strategy"), 1) if sharded else 1
+        instances = self.number(fully_sharded.INSTANCES, low=1) or 1
+        stage = key_of(fully_sharded.STRATEGIES, self.value(fully_sharded.STRATEGY), 1) if sharded else 1
         return stage, self.dp * self.cp // instances if instances > 1 else 0
 
     def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
@@ -255,9 +253,7 @@ class Reading:
             features &= ~Feature.BF16_MOMENTS
         if is_typed(self.release) and self.value(MAIN_GRADS) == "bf16":
             features |= Feature.GRAD_REDUCE_IN_BF16  # the one buffer of gradients has this type [megatron-0.19, arguments.py]
-        if zero_stage >= 2:  # fully sharded data parallelism overlaps by itself
-            features |= DATA_PARALLEL_FEATURES if zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
-        return features
+        return fully_sharded.features_of(self.release, self.value, zero_stage, features) if zero_stage >= 2 else features
 
 
 def integers(text: str) -> list[int]:

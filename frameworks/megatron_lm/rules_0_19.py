@@ -23,7 +23,6 @@ from frameworks.megatron_lm.rules_0_12 import (
     RECOMPUTE_PLAN,
     SGD_SHARDS,
     ULYSSES_QUERY_GROUPS,
-    ZERO_SHARD,
 )
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
 from frameworks.offer_rules import (
@@ -106,6 +105,26 @@ STAGES = placement_rule(
 P2P_OVERLAP = again(rules_0_12.P2P_OVERLAP)
 PARAM_GATHER = again(rules_0_12.PARAM_GATHER)
 ZERO_PIPELINE = again(rules_0_12.ZERO_PIPELINE)
+ZERO_SHARD = Rule(
+    "megatron_zero_shard",
+    "[megatron-0.19, mcore_fsdp_adapter.py; megatron-0.19, parallel_state.py]",
+    Sentence(
+        "optimizer_shard_size belongs to zero_stage 1 to 3; under 2 and 3 experts have as many shards as other weights: "
+        "ep x etp is tp"
+    ),
+    lambda w, b: (
+        (b.optimizer_shard_size > 0)
+        & ((b.zero_stage == 0) | (b.zero_stage >= 2) & (w.model.moe is not None) & (b.ep * b.etp != b.tp))
+    ),
+    lambda w, s: Sentence(
+        "optimizer_shard_size {} with zero_stage {}, ep {} x etp {} and tp {}",
+        s.optimizer_shard_size,
+        s.zero_stage,
+        s.ep,
+        s.etp,
+        s.tp,
+    ),
+)
 TP_COMM_OVERLAP = again(rules_0_12.TP_COMM_OVERLAP)
 CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", Sentence("cuda_graph excludes full recompute"))
 DISPATCHER = dispatcher_rule(
@@ -227,7 +246,6 @@ SHARED = (
     CP_SEQUENCE,
     CP_ATTENTION,
     ULYSSES_QUERY_GROUPS,
-    ZERO_SHARD,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
     OFFLOAD,

@@ -14,9 +14,8 @@ from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import RESUMES
-from frameworks.megatron_lm import host_optimizer, hybrid, offload
+from frameworks.megatron_lm import fully_sharded, host_optimizer, hybrid, offload
 from frameworks.megatron_lm.arguments import (
-    BARE,
     batch_arguments,
     degree_arguments,
     embedding_rows,
@@ -35,7 +34,7 @@ from frameworks.megatron_lm.job_reader import GATHERS, REUSES_BUFFER
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.optimizer import optimizer_arguments, type_arguments
-from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
+from frameworks.megatron_lm.reader import COUNTED_ENDS
 from frameworks.megatron_lm.table import SFT, has_deepep
 from frameworks.model_facts import Arguments, as_words
 from frameworks.placements import ranks_are_alike
@@ -70,7 +69,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **optimizer_arguments(workload),
         **where(s.zero_stage, "use-distributed-optimizer"),
         **table.arguments_of(optimizer),
-        **_sharding(dialect, s),
+        **_sharding(dialect, workload, s),
         **table.arguments_of(~optimizer),
         **type_arguments(workload),
         **where(tunes, SFT),
@@ -194,15 +193,11 @@ def _runs(layers: tuple[bool, ...]) -> list[tuple[bool, int]]:
     return runs
 
 
-def _sharding(dialect: Dialect, s: ParallelStrategy) -> Arguments:
+def _sharding(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
     if s.zero_stage >= 2:
-        return {
-            **dialect.fsdp,
-            "data-parallel-sharding-strategy": SHARDING[min(s.zero_stage, 3)],
-            "no-gradient-accumulation-fusion": BARE,
-        }
+        return {**dialect.fsdp, **fully_sharded.arguments_of(dialect.release, workload, s)}
     if s.zero_stage == 1 and 0 < s.optimizer_shard_size < s.dp * s.cp:
-        return {"num-distributed-optimizer-instances": s.dp * s.cp // s.optimizer_shard_size}
+        return {fully_sharded.INSTANCES: s.dp * s.cp // s.optimizer_shard_size}
     return {}
 
 

@@ -149,9 +149,7 @@ def _prices(
     batch = StrategyBatch.of([strategy])
     parameters = layer_rank_parameters(workload.model, batch, moe=True)[1] * strategy.ep / moe.num_experts
     none = np.zeros((1, 1))
-    expert = StageParameters(
-        dense=none, experts=parameters[None], largest_tensor=none, largest_shard=none, largest_layer=none, largest_matrix=none
-    )
+    expert = StageParameters(none, parameters[None], *(none,) * 6)
     whole = model_states(workload, StrategyBatch.of([replace(strategy, zero_stage=0)]), expert)
     held = model_states(workload, batch, expert)
     expert_bytes = float((whole.total - whole.gradients + whole.swapped + whole.on_host)[0, 0])

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
 from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
+from cost_models.shapes.fully_sharded import has_units
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
@@ -150,7 +151,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         | _if_allowed(workload, limits)
         | usual_if_set(workload) & ~Feature(sum(feature for feature, tried in limits.switches.items() if tried != (True,))),
         leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
-        optimizer_shard_size=(0, *_inner_domains(workload)) if _shards_weights(workload) else (0,),
+        optimizer_shard_size=(0, *_inner_domains(workload)) if _shards_in_groups(workload, limits) else (0,),
     )
 
 
@@ -161,6 +162,11 @@ def _zero_stages(workload: Workload) -> tuple[int, ...]:
 def _shards_weights(workload: Workload) -> bool:
     """Whether the stack is fully sharded data parallelism, which has no other form of the optimizer."""
     return workload.software_traits.fp32_shards
+
+
+def _shards_in_groups(workload: Workload, limits: SearchLimits) -> bool:
+    """Whether plans whose gradients are sharded may repeat their shards."""
+    return _shards_weights(workload) or (has_units(workload) and max(limits.zero_stage or (0,)) >= 2)
 
 
 def _inner_domains(workload: Workload) -> tuple[int, ...]:

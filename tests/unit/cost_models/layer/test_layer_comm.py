@@ -13,11 +13,12 @@ from cost_models.layer.communication import (
     weight_comm,
 )
 from cost_models.layer.costs import layer_costs
+from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
 from tests.networks import ascend_a2
 from tests.worked_examples import worked
-from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, device, keys, network, workload
+from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, batch, constants, device, keys, network, workload
 
 LINK, NIC = 18.3e9, 20e9
 WIDE = replace(DENSE, hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=28672)
@@ -162,8 +163,9 @@ def test_zero3_gathers_weights_and_scatters_gradients() -> None:
 
 def test_shards_inside_a_node_are_all_reduced_between_nodes() -> None:
     """Each of 8 shards over 4 nodes: a rank sends its eighth of the gradients twice, less its own quarter, through its NIC."""
-    job = workload()
-    hybrid, inside = (keys(dp=dp, zero_stage=3, optimizer_shard_size=size) for dp, size in ((32, 8), (8, 0)))
+    job = workload(stack="fsdp")
+    plans = (batch(dp=dp, zero_stage=3, optimizer_shard_size=size) for dp, size in ((32, 8), (8, 0)))
+    hybrid, inside = (layer_keys(job, plan)[0] for plan in plans)
     gather, scatter = weight_comm(job, hybrid, network(job), moe=False)
     gather_inside, scatter_inside = weight_comm(job, inside, network(job), moe=False)
     layer = 1024 * 128 * 32 + 3 * 1024 * 4096 + 2 * 1024

@@ -29,7 +29,7 @@ P = 1e9
 
 
 def states(job: Workload | None = None, *, dense: float = P, experts: float = 0.0, **columns: object) -> ModelStates:
-    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0, 0.0)))
+    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, *[0.0] * 6)))
     return model_states(job or workload(), batch(**columns), held)
 
 
@@ -243,11 +243,14 @@ def test_largest_tensor_and_layer() -> None:
     sparse = stage_parameters(workload(SPARSE), columns, (none, ones), none, none, none)
     assert float(sparse.largest_tensor[0, 0]) == 2 * 1024 * 512 * 4  # four experts are one grouped tensor
     assert float(sparse.largest_layer[0, 0]) == float(sum(layer_rank_parameters(SPARSE, columns, moe=True))[0])
-    first = stage_parameters(workload(), columns, (none,), ones, none, none)
-    alone = stage_parameters(workload(replace(SPARSE, mtp_num_layers=1)), columns, (none, none), none, none, ones)
+    first = stage_parameters(workload(stack="fsdp"), columns, (none,), ones, none, none)
+    predicts = workload(replace(SPARSE, mtp_num_layers=1), stack="fsdp")
+    alone = stage_parameters(predicts, columns, (none, none), none, none, ones)
     assert float(alone.largest_layer[0, 0]) == 32000 * 1024 / 2 > float(sparse.largest_layer[0, 0])  # its copy of the table
     assert float(alone.largest_tensor[0, 0]) == 32000 * 1024 / 2
     assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2
+    kept = stage_parameters(workload(), columns, (none,), ones, none, none)
+    assert (float(kept.largest_layer[0, 0]), float(kept.ends[0, 0])) == (0.0, 32000 * 1024 / 2)  # Megatron-FSDP gathers it once
 
 
 def test_the_largest_tensor_of_layers_of_one_block_is_of_the_kinds_that_a_stage_has() -> None:

@@ -27,7 +27,7 @@ def typed(*types: str, **values: Any) -> Workload:
 
 
 def held(dense: float = P, experts: float = 0.0) -> StageParameters:
-    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0, 0.0)))
+    return StageParameters(*(np.array([[value]]) for value in (dense, experts, *[0.0] * 6)))
 
 
 def states(job: Workload, parameters: StageParameters | None = None, **columns: Any) -> ModelStates:

@@ -32,7 +32,7 @@ ENDS = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0
 
 
 def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
-    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0, 0.0)))
+    return StageParameters(*(np.array([[value]]) for value in (dense, experts, *[0.0] * 6)))
 
 
 def exchange(stack: str = "megatron-lm", held: StageParameters | None = None, **columns: object) -> tuple[float, float]:
@@ -134,6 +134,7 @@ def left(
     gather: list[float],
     *,
     table: float = 0.0,
+    copies: float = 0.0,
     fraction: float = 0.3,
     reductions: int = 1,
     gathers: int = 1,
@@ -143,7 +144,7 @@ def left(
 ) -> tuple[float, float]:
     """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
     slacks = np.array([[0.0], [slack]])
-    columns_s = (np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2))
+    columns_s = (np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2, [copies] * 2))
     whole = GradientExchange(*columns_s, np.array([reductions]), np.array([gathers]), np.array([gathered]))
     beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
     exposed, masked = exposed_exchange_s(exchange_of_step_s(batch(**columns), whole), *beyond, slacks, slacks)

@@ -68,7 +68,7 @@ def test_a_rank_has_the_share_of_an_a100_where_the_rate_is_not_stated() -> None:
 
 
 def test_a_step_reads_gradients_for_the_norm_and_updates_its_shard_on_the_host() -> None:
-    job, held = workload(), StageParameters(*(np.array([[value]]) for value in (P, 0.0, 0.0, 0.0, 0.0, 0.0)))
+    job, held = workload(), StageParameters(*(np.array([[value]]) for value in (P, *[0.0] * 7)))
     found = float(optimizer_s(job, batch(dp=16, features=ON_HOST), held, device(job))[0, 0])
     assert found == pytest.approx(8 * P / HBM + (44 / (0.6 * 51.2e9) + 8 / LINK) * P / 16)
 

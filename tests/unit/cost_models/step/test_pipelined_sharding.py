@@ -37,7 +37,8 @@ def rows(zero_stage: int, pp: int = 4, vpp: int = 1) -> StrategyBatch:
 
 def stage(layers: int) -> StageParameters:
     held = np.array([[float(layers * LAYER)]])
-    return StageParameters(held, np.zeros_like(held), *(np.array([[float(each)]]) for each in (LAYER / 2, LAYER / 8, LAYER, 0.0)))
+    sizes = (LAYER / 2, LAYER / 8, LAYER, 0.0, 0.0, layers)
+    return StageParameters(held, np.zeros_like(held), *(np.array([[float(each)]]) for each in sizes))
 
 
 @pytest.mark.parametrize(

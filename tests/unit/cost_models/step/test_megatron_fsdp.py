@@ -1,0 +1,124 @@
+"""Megatron-FSDP gathers, scatters and holds what its own code did (``python -m scripts.oracle.megatron_fsdp``, core 0.19).
+
+Eight layers of 524,288 weights between two tables of twice as many, over four ranks. In a step of three micro batches each layer
+was gathered six times and scattered three times, each table gathered once and scattered three times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.memory.model_states import StageParameters, model_states
+from cost_models.memory.peak import gathered_bytes, waiting_gradients_bytes, whole_weights_bytes
+from cost_models.shapes.fully_sharded import layers_ahead, layers_queued
+from cost_models.shapes.layer_keys import layer_keys
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import gradient_exchange
+from tests.networks import gpu
+from tests.workloads import network, workload
+
+LAYER, TABLE, LAYERS = 524_288.0, 1_048_576.0, 8
+FREES, KEEPS = 3, 2  # optim_grads_params, optim_grads
+
+
+def job(micro_batches: int = 3, dp: int = 4, **software: object) -> Workload:
+    return workload(cluster=gpu(), global_batch_size=dp * micro_batches, **{"year": 2026.63, **software})
+
+
+def rows(zero_stage: int = FREES, dp: int = 4, *, bf16: bool = False) -> StrategyBatch:
+    features = DEFAULT_FEATURES | (Feature.GRAD_REDUCE_IN_BF16 if bf16 else Feature(0))
+    return StrategyBatch.of(
+        [ParallelStrategy(dp=dp, zero_stage=zero_stage, optimizer_shard_size=4 if dp > 4 else 0, features=features)]
+    )
+
+
+def stage(layers: int = LAYERS) -> StageParameters:
+    numbers = (layers * LAYER + 2 * TABLE, 0.0, LAYER / 2, LAYER / 8, LAYER, LAYER / 2, 2 * TABLE, layers)
+    return StageParameters(*(np.array([[float(each)]]) for each in numbers))
+
+
+def exchanged(one: Workload, plan: StrategyBatch) -> tuple[float, float, float]:
+    """Bytes that cross a rank's link in a step: scatters, gathers, and the all-reduce over copies, outside of layers."""
+    found = gradient_exchange(one, plan, stage(), stage(0), np.zeros((1, 1)), network(one))
+    rate = network(one).tiers[0].bandwidth_bytes_per_s
+    return tuple(float(each[0, 0] * rate) for each in (found.reduce_s, found.gather_s, found.copies_s))
+
+
+def test_tables_are_gathered_once_a_step_and_scattered_with_every_micro_batch() -> None:
+    scattered, gathered, copied = exchanged(job(), rows())
+    assert gathered == pytest.approx(3 / 4 * 2 * 2_097_152)
+    assert scattered == pytest.approx(3 / 4 * 6 * 4_194_304)
+    assert copied == 0.0
+    assert exchanged(job(), rows(bf16=True))[0] == pytest.approx(3 / 4 * 6 * 2_097_152)
+
+
+def test_whole_weights_are_gathered_once_a_step_and_their_gradients_scattered_with_every_micro_batch() -> None:
+    scattered, gathered, _ = exchanged(job(), rows(KEEPS))
+    assert gathered == pytest.approx(3 / 4 * 6 * 2_097_152)
+    assert scattered == pytest.approx(3 / 4 * 18 * 4_194_304)
+
+
+@pytest.mark.parametrize("zero_stage", [FREES, KEEPS])
+def test_copies_of_shards_add_their_gradients_once_a_step(zero_stage: int) -> None:
+    """Each shard once: 2 x 1,048,576 bytes of tables, 8 x 524,288 of layers."""
+    alone, hybrid = exchanged(job(), rows(zero_stage)), exchanged(job(dp=8), rows(zero_stage, dp=8))
+    assert hybrid[:2] == pytest.approx(alone[:2])
+    assert hybrid[2] == pytest.approx(2 * 1 / 2 * (2 * 1_048_576 + 8 * 524_288))
+    assert layer_keys(job(dp=8), rows(FREES, dp=8))[0].weight_copies[0] == 1  # layers do not, micro batch by micro batch
+
+
+def test_copies_of_other_stacks_add_their_gradients_with_every_micro_batch() -> None:
+    old = job(dp=8, year=2024.0)
+    assert exchanged(old, rows(KEEPS, dp=8))[2] == 0.0
+    assert layer_keys(old, rows(FREES, dp=8))[0].weight_copies[0] == 2
+
+
+@pytest.mark.parametrize(("units", "ahead", "queued"), [(2, 1, 1), (5, 3, 4), (6, 3, 5)])
+def test_layers_are_gathered_ahead_and_gradients_wait_as_they_did(units: int, ahead: int, queued: int) -> None:
+    """A billion parameters may wait; here they are ``units`` layers. The head's, twice a layer's, wait before them.
+
+    Executed: 2 + 1 + ahead layers of gathered weights (the tables are 4), and 2 + 1 + queued of whole gradients.
+    """
+    layer, number = np.array([[1e9 / units]]), np.array([[float(LAYERS)]])
+    assert layers_ahead(job(), layer, number)[0, 0] == ahead
+    assert layers_queued(job(), layer, number, 2.0 * layer)[0, 0] == queued
+
+
+def test_few_layers_and_large_heads_bound_what_waits() -> None:
+    layer, two = np.array([[1e6]]), np.array([[2.0]])
+    assert (layers_ahead(job(), layer, two)[0, 0], layers_queued(job(), layer, two, layer)[0, 0]) == (1, 1)
+    assert layers_queued(job(), layer, two, np.array([[1.1e9]]))[0, 0] == 0  # the head's is given back for the first layer's
+    old = job(year=2025.5)  # before core 0.14
+    assert (layers_ahead(old, layer, two)[0, 0], layers_queued(old, layer, two, layer)[0, 0]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("zero_stage", "bf16", "weights", "gradients"),
+    [(FREES, False, 3_145_728, 6_291_456), (FREES, True, 3_145_728, 3_145_728), (KEEPS, False, 12_582_912, 6_291_456)],
+)
+def test_buffers_are_as_large_as_they_were(zero_stage: int, bf16: bool, weights: int, gradients: int) -> None:
+    states = model_states(job(), rows(zero_stage, bf16=bf16), stage())
+    assert (states.weights[0, 0], states.gradients[0, 0], states.master[0, 0]) == (weights, gradients, 6_291_456)
+
+
+def test_tables_stay_gathered_beside_all_layers_of_half_a_billion_parameters() -> None:
+    one, its = job(), stage()
+    assert whole_weights_bytes(one, rows(), its)[0, 0] == 2 * 2_097_152
+    assert whole_weights_bytes(one, rows(KEEPS), its)[0, 0] == 0.0
+    held = gathered_bytes(one, rows(), its, its)[0, 0]
+    assert held == 2 * 2_097_152 + 8 * 1_048_576 + 2_097_152 + LAYER  # weights, a layer's gradients, a tensor's in 16 bits
+
+
+def test_gradients_that_wait_are_beside_less_activations() -> None:
+    last, freed = np.ones((1, 1)), np.array([[97_152.0]])
+    wide = replace(job().model, vocab_size=4096, hidden_size=256)
+    one = replace(job(), model=wide)
+    of_head, of_layers = waiting_gradients_bytes(one, rows(), last, stage(), freed)
+    assert (of_head[0, 0], of_layers[0, 0]) == (4_194_304, 7 * (2_097_152 - 97_152))  # all layers are below a billion
+    assert waiting_gradients_bytes(one, rows(), last, stage(), np.array([[3e6]]))[1][0, 0] == 0.0
+    assert waiting_gradients_bytes(one, rows(1), last, stage(), freed)[0][0, 0] == 0.0
