@@ -116,13 +116,15 @@ ZERO_SHARD = Rule(
         (b.optimizer_shard_size > 0)
         & ((b.zero_stage == 0) | (b.zero_stage >= 2) & (w.model.moe is not None) & (b.ep * b.etp != b.tp))
     ),
-    lambda w, s: Sentence(
-        "optimizer_shard_size {} with zero_stage {}, ep {} x etp {} and tp {}",
-        s.optimizer_shard_size,
-        s.zero_stage,
-        s.ep,
-        s.etp,
-        s.tp,
+    lambda w, s: (
+        Sentence(
+            "optimizer_shard_size {} belongs to a shared optimizer, and zero_stage is {}", s.optimizer_shard_size, s.zero_stage
+        )
+        if s.zero_stage == 0
+        else Sentence(
+            "optimizer_shard_size {} with ep {} x etp {} and tp {}: experts would have another number of shards",
+            *(s.optimizer_shard_size, s.ep, s.etp, s.tp),
+        )
     ),
 )
 TP_COMM_OVERLAP = again(rules_0_12.TP_COMM_OVERLAP)

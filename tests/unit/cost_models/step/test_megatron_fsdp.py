@@ -20,6 +20,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import gradient_exchange
 from tests.networks import gpu
+from tests.worked_examples import worked
 from tests.workloads import network, workload
 
 LAYER, TABLE, LAYERS = 524_288.0, 1_048_576.0, 8
@@ -87,6 +88,15 @@ def test_layers_are_gathered_ahead_and_gradients_wait_as_they_did(units: int, ah
     layer, number = np.array([[1e9 / units]]), np.array([[float(LAYERS)]])
     assert layers_ahead(job(), layer, number)[0, 0] == ahead
     assert layers_queued(job(), layer, number, 2.0 * layer)[0, 0] == queued
+
+
+def test_gathered_weights_of_llama_by_hand() -> None:
+    layer, number = np.array([[218_112_000.0]]), np.array([[32.0]])
+    ends = 2 * 128_256 * 4096 + 4096
+    numbers = (32 * 218_112_000 + ends, 0, 0, 0, 218_112_000, 0, ends, 32)
+    its = StageParameters(*(np.array([[float(each)]]) for each in numbers))
+    weights = whole_weights_bytes(job(), rows(), its) + 2 * layer * (1 + layers_ahead(job(), layer, number))
+    assert worked("gathered-ahead") == weights[0, 0]
 
 
 def test_few_layers_and_large_heads_bound_what_waits() -> None:
