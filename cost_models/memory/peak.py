@@ -355,6 +355,7 @@ def optimizer_transient_bytes(workload: Workload, batch: StrategyBatch, trained:
     """Bytes that the optimizer holds besides model states while it runs. ``[stage, n]``
 
     Whole tensors are gathered into new ones, unless the next forward gathers them [megatron-0.19, layer_wise_optimizer.py].
+    Embedding and head that stay gathered may keep their memory (``SoftwareTraits.keeps_ends_year``).
     """
     of_tensor = np.maximum(FP32_BYTES * trained.largest_shard, states.working)
     held: Floats = of_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
@@ -362,6 +363,8 @@ def optimizer_transient_bytes(workload: Workload, batch: StrategyBatch, trained:
         at_once = (batch.zero_stage > 0) & ~batch.has(Feature.OVERLAP_PARAM_GATHER)
         gathered = np.where(at_once, WEIGHT_BYTES * np.maximum(trained.dense, trained.experts), 0.0)
         held = np.maximum(held, gathered + states.gradient_copies)
+    if workload.software.has_since(workload.software_traits.keeps_ends_year):
+        held = held + _kept_ends_bytes(workload, batch, trained)
     return held
 
 
@@ -411,8 +414,6 @@ def memory_estimate(
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(workload, batch, trained, states)
-    if workload.software.has_since(workload.software_traits.keeps_ends_year):
-        optimizer = optimizer + _kept_ends_bytes(workload, batch, parameters)
     in_backward = activations >= optimizer
     buffers = module_buffers(workload, batch, stages, held.activations[0])
     steady = states.total + buffers
