@@ -13,7 +13,7 @@ from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm, repeated_tp_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.recompute_modules import REPEATS_EXCHANGE
+from cost_models.shapes.recompute_modules import repeats_exchange
 from cost_models.shapes.workload import Workload
 
 
@@ -62,7 +62,7 @@ def layer_costs(
     stretch = device.constants.hidden_stretch_fraction
     contention_forward, contention_backward = comm.contention_s(stretch, host_copy_stretch(workload))
     experts_again = comm.ep_comm.forward_s + stretch * comm.ep_comm.behind_forward_s
-    selective = compute.selective_recompute + np.where(keys.recomputes(REPEATS_EXCHANGE), experts_again, 0.0)
+    selective = compute.selective_recompute + np.where(keys.recomputes(repeats_exchange(workload.model)), experts_again, 0.0)
     selective = selective + repeated_tp_s(workload, keys, network, device.constants, moe=moe, local=local)
     forward = {
         "matmul": compute.matmuls.total,

@@ -20,7 +20,7 @@ from cost_models.layer.compute import (
     unfused_attention_s,
     vector_s,
 )
-from cost_models.layer.every_other_matmul import repeats_projection
+from cost_models.layer.every_other_matmul import compresses_queries, repeats_projection
 from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import head_ranks, linear_attention_moved_bytes, linear_attention_s
@@ -382,7 +382,9 @@ def _alternate_matmuls(
     """Compute that a backward repeats where every other plain matmul is kept. [s] ``[k]``
 
     Keys, the projection behind attention, up, router and experts, and all operators between them; neither attention nor gate and
-    down. ``shared`` are the forward matmuls of shared experts, the others are those of ``_selective_recompute``.
+    down. Of latent attention the latents and the projection; or, with latents of queries, queries, keys and values, and then
+    gate in place of up, and down of shared experts, behind which the outputs of experts are weighted. ``shared`` are the
+    forward matmuls of shared experts, the others are those of ``_selective_recompute``.
     """
     again = keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL)
     if not again.any():
@@ -390,8 +392,13 @@ def _alternate_matmuls(
     groups = key_value_heads(workload.model, keys)
     of_keys = matmuls.entering * groups / (workload.model.num_attention_heads + 2.0 * groups)
     projection = np.where(repeats_projection(workload, keys), matmuls.attention - matmuls.entering, 0.0)
+    if workload.model.mla is not None:
+        latents = matmuls.attention - matmuls.mla_up - matmuls.mla_query_up
+        of_keys, projection = matmuls.mla_up if compresses_queries(workload.model) else latents, np.zeros(len(keys.tp))
     gate_and_up = np.where(matmuls.moe > 0, shared - matmuls.shared_last, matmuls.mlp - matmuls.last)
     routed = np.where(matmuls.moe > 0, matmuls.moe - shared + permute + passes.clamps_forward, 0.0)
+    if compresses_queries(workload.model):
+        routed = routed + matmuls.shared_last
     return np.where(again, of_keys + projection + gate_and_up / 2.0 + routed + vector.total, 0.0)
 
 

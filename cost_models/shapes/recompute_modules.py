@@ -53,8 +53,8 @@ def _every_layer(model: ModelShape, moe: bool) -> bool:
 
 
 def _counts_matmuls(model: ModelShape, moe: bool) -> bool:
-    """Whether a layer runs four plain matmuls for attention and then a gated MLP or experts, without biases."""
-    plain = model.mla is None and model.sparse_attention is None and not model.hybrid_layer_pattern
+    """Whether a layer runs plain matmuls for attention and then a gated MLP or experts, without biases."""
+    plain = model.sparse_attention is None and not model.hybrid_layer_pattern
     plain = plain and all(model.linear_attention(local=kind.local) is None for kind in model.layer_kinds())
     biased = (
         model.attention_bias
@@ -88,7 +88,7 @@ class RecomputeModule(IntFlag):
         source="[megatron-0.12, transformer_config.py]",
         meaning="The whole MoE block, its communication included.")
     EVERY_OTHER_MATMUL = _module(6, _counts_matmuls,
-        "residual", "norm_output", "attention", "mlp", "routed_experts", "router",
+        "residual", "norm_output", "attention", "mlp", "routed_experts", "shared_experts", "router",
         source="[torchtitan-0.2, activation_checkpoint.py:51]",
         meaning="The whole layer, but for what fused attention, every other plain matmul and reduce-scatters make. "
         "It stands alone.")
@@ -99,11 +99,19 @@ MODULES = {RecomputeModule(entry.bit): entry for entry in _ENTRIES}
 MODULE_NAMES = {str(module.name).lower(): module for module in RecomputeModule}
 if list(MODULES) != list(RecomputeModule):
     raise TypeError("every member of RecomputeModule is one entry: give it bit, in_layer, drops, source and meaning")
-REPEATS_EXCHANGE = RecomputeModule.MOE | RecomputeModule.EVERY_OTHER_MATMUL  # tokens travel to their experts once more
 
 
 def _those(modules: list[RecomputeModule]) -> RecomputeModule:
     return RecomputeModule(sum(modules))
+
+
+def repeats_exchange(model: ModelShape) -> RecomputeModule:
+    """The modules whose recompute sends tokens to their experts once more.
+
+    Of layers with latent attention, checkpoints by operator keep what was exchanged
+    [torchtitan-0.2, models/deepseek_v3/infra/parallelize.py:38].
+    """
+    return RecomputeModule.MOE | (RecomputeModule(0) if model.mla is not None else RecomputeModule.EVERY_OTHER_MATMUL)
 
 
 def names_of(modules: RecomputeModule) -> tuple[str, ...]:

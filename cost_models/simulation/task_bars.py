@@ -15,7 +15,7 @@ from cost_models.schedules.tasks import Pass
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
-from cost_models.shapes.recompute_modules import REPEATS_EXCHANGE
+from cost_models.shapes.recompute_modules import repeats_exchange
 from cost_models.shapes.strategy import Named
 from cost_models.shapes.workload import LayerKind, Workload
 from cost_models.simulation.program import TaskClass
@@ -132,7 +132,7 @@ class _LayerParts:
             costs=costs,
             expert_share=moe_flops_fraction(workload.of_kind(kind), local=kind.local),
             dispatch_share=dispatch / both if both else EVEN_SHARE,
-            recomputes_experts=bool(keys.recomputes(REPEATS_EXCHANGE)[0]),
+            recomputes_experts=bool(keys.recomputes(repeats_exchange(workload.model))[0]),
         )
 
     def forward(self) -> _LayerPass:

@@ -27,7 +27,7 @@ from cost_models.memory.whole_tensors import Taken
 from cost_models.network.rank_placement import Group, members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
-from cost_models.shapes.recompute_modules import REPEATS_EXCHANGE
+from cost_models.shapes.recompute_modules import repeats_exchange
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, LayerKind, Workload
 from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, replicated_sums_s, shared_table_s
@@ -175,7 +175,7 @@ def _layer(
         ep = expert_comm(workload, keys, network, constants)
         exchange = ep.dispatch_s + ep.combine_s
         passes = 2.0 * exchange + repeated_dispatch_s(keys, ep)
-        parts["ep"] = (passes, exchange, np.where(keys.recomputes(REPEATS_EXCHANGE), exchange, 0.0))
+        parts["ep"] = (passes, exchange, np.where(keys.recomputes(repeats_exchange(workload.model)), exchange, 0.0))
     one = np.ones_like(keys.tp)
     dense = replace(keys, expert_weight_shards=one, expert_weight_copies=one)
     experts = replace(keys, weight_shards=one, weight_copies=one)

@@ -124,6 +124,11 @@ def _not_plain(workload: Workload) -> str:
     return ""
 
 
+def _of_latents(s: ParallelStrategy) -> str:
+    """Why no price is known of latent attention's layers; empty where modules are named that do not stand alone."""
+    return Sentence("latent attention with tp {} has no price", s.tp) if s.recompute_modules == _BY_OPERATOR else ""
+
+
 RECOMPUTE_BY_OPERATOR = Rule(
     "recompute_by_operator",
     "[torchtitan-0.2, activation_checkpoint.py:51]",
@@ -133,12 +138,16 @@ RECOMPUTE_BY_OPERATOR = Rule(
     ),
     lambda w, b: (
         ((b.recompute_modules & int(_BY_OPERATOR)) != 0)
-        & (every_row(b, bool(_not_plain(w))) | ((b.recompute_modules & ~int(_BY_OPERATOR)) != 0))
+        & (
+            every_row(b, bool(_not_plain(w)))
+            | ((b.recompute_modules & ~int(_BY_OPERATOR)) != 0)
+            | ((b.tp > 1) & every_row(b, w.model.mla is not None))
+        )
     ),
     lambda w, s: (
         Sentence("recompute of {}: {} stands alone", module_names(s.recompute_modules), module_names(_BY_OPERATOR))
-        if not _not_plain(w)
-        else Sentence("recompute of {}: {}", module_names(_BY_OPERATOR), _not_plain(w))
+        if not (why := _not_plain(w) or _of_latents(s))
+        else Sentence("recompute of {}: {}", module_names(_BY_OPERATOR), why)
     ),
 )
 

@@ -30,7 +30,6 @@ BY_OPERATORS = Mode("selective", "op")
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
 KEEPS_EXCHANGE = Sentence("checkpoints by operator of this model keep what experts exchanged, which has no price with ep")
-OF_LATENTS = Sentence("checkpoints by operator count other matmuls in latent attention, which has no price")
 
 
 def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:

@@ -57,8 +57,11 @@ class Flavor:
 
     @property
     def keeps_exchange(self) -> bool:
-        """Whether checkpoints by operator keep what experts exchanged [torchtitan-0.2, llama4/infra/parallelize.py:49]."""
-        return self.name in ("deepseek_v3", "llama4")
+        """Whether checkpoints by operator keep what experts exchanged and the price repeats it.
+
+        [torchtitan-0.2, models/llama4/infra/parallelize.py:49]
+        """
+        return self.name == "llama4"
 
     @property
     def has_pipelines(self) -> bool:

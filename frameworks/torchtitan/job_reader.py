@@ -9,7 +9,7 @@ from cost_models.shapes.strategy import CpAlgo
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
 from frameworks.options import as_given, options_of
-from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, KEEPS_EXCHANGE, OF_LATENTS, Mode
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, KEEPS_EXCHANGE, Mode
 from frameworks.torchtitan.flavors import FLEX
 from frameworks.torchtitan.reader import Reading
 from frameworks.torchtitan.table import OPTION, RELEASE, TABLE
@@ -50,9 +50,7 @@ def _by_operator(reading: Reading, arguments: Sequence[str]) -> Iterator[Unread]
     has_experts = reading.flavor.model.moe is not None
     if has_experts and reading.compiles_layers:
         yield Unread(OPTION, IN_PARTS)
-    if reading.flavor.model.mla is not None:
-        yield Unread(OPTION, OF_LATENTS)
-    elif reading.flavor.keeps_exchange and reading.strategy().ep > 1:
+    if reading.flavor.keeps_exchange and reading.strategy().ep > 1:
         yield Unread(OPTION, KEEPS_EXCHANGE)
     named = options_of(arguments).get(_RECOMPUTED, [_ROUTER])
     if named != [_ROUTER] and (has_experts or named != []):

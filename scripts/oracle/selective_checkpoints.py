@@ -29,6 +29,11 @@ from scripts.oracle.meters import Storages
 from scripts.oracle.ranks import in_a_process
 
 KERNELS = "torchtitan.models.moe.kernels"  # Triton's
+CLASSES = {
+    "llama3": ("TransformerModelArgs", "Transformer"),
+    "qwen3": ("Qwen3ModelArgs", "Qwen3Model"),
+    "deepseek_v3": ("DeepSeekV3ModelArgs", "DeepSeekV3Model"),
+}
 ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 SAMPLES, SEQUENCE, LAYERS = 2, 256, 3
 DENSE = {"dim": 256, "n_layers": LAYERS, "n_heads": 8, "n_kv_heads": 2, "vocab_size": 512}
@@ -36,10 +41,18 @@ LLAMA = {**DENSE, "multiple_of": 64}  # gate and up have 704 channels
 QWEN = {**DENSE, "head_dim": 64, "hidden_dim": 640}
 EXPERTS = {"num_experts": 8, "top_k": 2, "num_shared_experts": 0, "score_func": "softmax", "route_norm": True}
 SHARED = {**EXPERTS, "num_shared_experts": 2}
+LATENT = {
+    **{name: DENSE[name] for name in ("dim", "n_layers", "n_heads", "vocab_size")},
+    **{"inter_dim": 640, "n_dense_layers": LAYERS, "q_lora_rank": 0, "kv_lora_rank": 96},
+    **{"qk_nope_head_dim": 32, "qk_rope_head_dim": 32, "v_head_dim": 64},
+}
+QUERIES = {**LATENT, "q_lora_rank": 160}
 CASES: list[dict[str, Any]] = [
     *({"family": "llama3", "args": LLAMA, "tp": tp, "compiled": compiled} for tp in (1, 2) for compiled in (False, True)),
     *({"family": "qwen3", "args": QWEN, "tp": 1, "compiled": compiled} for compiled in (False, True)),
     *({"family": "qwen3", "args": QWEN, "experts": experts, "tp": 1, "compiled": False} for experts in (EXPERTS, SHARED)),
+    *({"family": "deepseek_v3", "args": args, "tp": 1, "compiled": False} for args in (LATENT, QUERIES)),
+    *({"family": "deepseek_v3", "args": args, "experts": SHARED, "tp": 1, "compiled": False} for args in (LATENT, QUERIES)),
 ]
 
 
@@ -81,11 +94,14 @@ def model_of(case: dict[str, Any], mode: str, backend: Any) -> Any:
     family = f"torchtitan.models.{case['family']}"
     arguments = importlib.import_module(f"{family}.model.args")
     parallel = importlib.import_module(f"{family}.infra.parallelize")
-    named = {"llama3": ("TransformerModelArgs", "Transformer"), "qwen3": ("Qwen3ModelArgs", "Qwen3Model")}[case["family"]]
+    named = CLASSES[case["family"]]
     given = {**case["args"], "max_seq_len": SEQUENCE}
     if "experts" in case:
-        given |= {"moe_enabled": True, "moe_inter_dim": 128, "moe_args": arguments.MoEArgs(**case["experts"])}
-    model = getattr(importlib.import_module(f"{family}.model.model"), named[1])(getattr(arguments, named[0])(**given))
+        given |= {"moe_inter_dim": 128, "moe_args": arguments.MoEArgs(**case["experts"])}
+        given |= {"n_dense_layers": 0} if "n_dense_layers" in given else {"moe_enabled": True}
+    made = getattr(arguments, named[0])(**given)
+    made.moe_impl = "standard"  # as a file's default sets it
+    model = getattr(importlib.import_module(f"{family}.model.model"), named[1])(made)
     with torch.no_grad():
         model.init_weights(buffer_device=torch.device("cpu"))
     model = model.to(torch.bfloat16)

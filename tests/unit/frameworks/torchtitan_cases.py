@@ -86,6 +86,8 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      replace(BY_OPERATOR, recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL | RecomputeModule.LAYERNORM), ("stands alone",)),
     ("recompute_by_operator", "any", ADAPTED, ALONE, BY_OPERATOR, ("adapters add",)),
     ("recompute_by_operator", "any", on_gpus(precision="fp8"), ALONE, BY_OPERATOR, ("matmuls in fp8",)),
+    ("recompute_by_operator", "any", LATENT, replace(ROUTED_ALONE, **OPERATORS), replace(EXPERTS, **OPERATORS),
+     ("latent attention with tp 4",)),
     ("torchtitan_operators", _T, DENSE, BY_OPERATOR,
      replace(by_rank(2, 2, 2, 2), recompute_modules=RecomputeModule.EVERY_OTHER_MATMUL), ("all layers by operator",)),
     ("torchtitan_operators", _T, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("compiled in parts",)),

@@ -17,7 +17,7 @@ from cost_models.network.collectives import all_gather_s
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS
-from cost_models.shapes.workload import ModelShape, MoeShape, Workload
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape, Workload
 from tests.networks import gpu
 from tests.workloads import device, keys, network, workload
 
@@ -25,12 +25,14 @@ from tests.workloads import device, keys, network, workload
 LINES = (Path(__file__).parents[3] / "oracle" / "selective_checkpoints.json").read_text(encoding="utf-8").splitlines()
 CASES = [json.loads(line) for line in LINES]
 SAMPLES, SEQUENCE, EXPERT_WIDTH, GATE_AND_UP = 2, 256, 128, 704
+LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 WIDER = 16  # so that matmuls fill their tiles, and times are in proportion to FLOPs
 MODULE = RecomputeModule.EVERY_OTHER_MATMUL
 
 
 def name_of(case: dict[str, Any]) -> str:
     kind = f"-{case['experts']['num_shared_experts']}-shared" if "experts" in case else ""
+    kind += "-latent-queries" if case["args"].get("q_lora_rank") else ""
     return f"{case['family']}{kind}-tp{case['tp']}-{'compiled' if case['compiled'] else 'eager'}"
 
 
@@ -45,16 +47,18 @@ def model_of(case: dict[str, Any]) -> ModelShape:
             num_shared_experts=shared,
             shared_expert_ffn_hidden_size=shared * EXPERT_WIDTH,
         )
+    mla = MlaShape(**{name: given[name] for name in LATENT}) if case["family"] == "deepseek_v3" else None
     return ModelShape(
         name="small",
         num_layers=given["n_layers"],
         hidden_size=given["dim"],
         num_attention_heads=given["n_heads"],
-        num_query_groups=given["n_kv_heads"],
+        num_query_groups=given.get("n_kv_heads", given["n_heads"]),
         kv_channels=given.get("head_dim", given["dim"] // given["n_heads"]),
-        ffn_hidden_size=given.get("hidden_dim", GATE_AND_UP),
+        ffn_hidden_size=given.get("hidden_dim", given.get("inter_dim", GATE_AND_UP)),
         vocab_size=given["vocab_size"],
         qk_layernorm=case["family"] == "qwen3",
+        mla=mla,
         moe=moe,
     )
 
@@ -71,6 +75,7 @@ def wider(model: ModelShape) -> ModelShape:
         hidden_size=WIDER * model.hidden_size,
         kv_channels=WIDER * model.kv_channels,
         ffn_hidden_size=WIDER * model.ffn_hidden_size,
+        mla=model.mla and MlaShape(**{name: WIDER * getattr(model.mla, name) for name in LATENT}),
         moe=moe,
     )
 
@@ -108,17 +113,30 @@ def test_a_layer_keeps_what_pytorch_kept(case: dict[str, Any]) -> None:
     assert layer_activations(job, key, moe="experts" in case).saved_bytes[0] == pytest.approx(case["kept"], rel=0.01)
 
 
+def attention_weights(model: ModelShape, *, projects: bool = True) -> tuple[int, int]:
+    """Weights of attention that a backward multiplies again, and all of them."""
+    h, heads, mla = model.hidden_size, model.num_attention_heads, model.mla
+    if mla is None:
+        d, groups = model.kv_channels, model.num_query_groups
+        return groups * d * h + heads * d * h * projects, (2 * heads + 2 * groups) * d * h
+    down = (mla.kv_lora_rank + mla.qk_rope_head_dim) * h
+    up = heads * (mla.qk_nope_head_dim + mla.v_head_dim) * mla.kv_lora_rank
+    queries, out = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim), heads * mla.v_head_dim * h
+    if mla.q_lora_rank == 0:
+        return down + out, queries * h + down + up + out
+    return queries * mla.q_lora_rank + up, (mla.q_lora_rank * h + queries * mla.q_lora_rank) + down + up + out
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if "experts" not in case], ids=name_of)
 def test_a_layer_multiplies_again_what_pytorch_multiplied(case: dict[str, Any]) -> None:
     """Keys, the projection unless its reduce-scatter is kept by a compiled layer, and up: 2 x tokens x weights, over tp."""
     model, tokens = model_of(case), SAMPLES * SEQUENCE
-    h, d = model.hidden_size, model.kv_channels
-    projection = model.num_attention_heads * d * h * (case["tp"] == 1 or not case["compiled"])
-    weights = model.num_query_groups * d * h + projection + model.ffn_hidden_size * h
+    repeated, attention = attention_weights(model, projects=case["tp"] == 1 or not case["compiled"])
+    weights = repeated + model.ffn_hidden_size * model.hidden_size
     assert case["again"] == 2 * tokens * weights // case["tp"]
     job, key = priced(case, wide=True)
     compute = layer_compute(job, key, device(job), moe=False)
-    whole = (2 * model.num_attention_heads + 2 * model.num_query_groups) * d * h + 3 * model.ffn_hidden_size * h
+    whole = attention + 3 * model.ffn_hidden_size * model.hidden_size
     again = (compute.selective_recompute - compute.vector.total) / compute.matmuls.total
     assert again[0] == pytest.approx(weights / whole, rel=0.03)
 
@@ -128,10 +146,12 @@ def test_experts_and_their_router_run_again_as_a_whole(case: dict[str, Any]) -> 
     """PyTorch repeated keys, the projection, the router, three grouped matmuls of padded rows, and up of shared experts."""
     model, tokens = model_of(case), SAMPLES * SEQUENCE
     assert model.moe is not None
-    h, d, moe = model.hidden_size, model.kv_channels, model.moe
+    h, moe = model.hidden_size, model.moe
     rows = moe.top_k * tokens + 8 * moe.num_experts
-    plain = model.num_query_groups * d * h + model.num_attention_heads * d * h + h * moe.num_experts
-    plain += moe.shared_expert_ffn_hidden_size * h
+    repeated_attention, attention = attention_weights(model)
+    plain = repeated_attention + h * moe.num_experts
+    downs = 1 + (model.mla is not None and model.mla.q_lora_rank > 0)  # then down is the eighth matmul, and not kept
+    plain += downs * moe.shared_expert_ffn_hidden_size * h
     assert case["again"] == 2 * tokens * plain + 2 * rows * 3 * h * EXPERT_WIDTH
     job, key = priced(case, wide=True)
     compute = layer_compute(job, key, device(job), moe=True)
@@ -139,7 +159,6 @@ def test_experts_and_their_router_run_again_as_a_whole(case: dict[str, Any]) -> 
     # Without the rows that the grouped matmul pads, and with the router as narrow beside wider layers.
     router = h * moe.num_experts / WIDER
     repeated = plain - h * moe.num_experts + router + moe.top_k * 3 * h * EXPERT_WIDTH
-    attention = (2 * model.num_attention_heads + 2 * model.num_query_groups) * d * h
     whole = attention + router + 3 * h * (moe.top_k * EXPERT_WIDTH + moe.shared_expert_ffn_hidden_size)
     assert again[0] == pytest.approx(repeated / whole, rel=0.03)
 
@@ -153,6 +172,20 @@ def test_tokens_travel_to_their_experts_once_more() -> None:
     compute = layer_compute(job, spread, device(job), moe=True)
     added = again.backward["recompute"] - once.backward["recompute"] - compute.selective_recompute
     assert added[0] == pytest.approx(once.forward["ep_comm"][0])
+    assert once.forward["ep_comm"][0] > 0.0
+
+
+def test_latent_attention_keeps_what_its_experts_exchange() -> None:
+    """As torchtitan's list for DeepSeek: what dispatch and combine make, 2 x tokens x top_k rows, and neither runs again."""
+    case = next(case for case in CASES if "experts" in case and case["family"] == "deepseek_v3")
+    job, key = priced(case)
+    spread = replace(key, ep=np.array([4]), dispatcher=np.array([Dispatcher.ALLTOALL]))
+    alone, kept = (layer_activations(job, each, moe=True).saved_bytes[0] for each in (key, spread))
+    assert kept - alone == pytest.approx(2 * 2 * (SAMPLES * SEQUENCE * 2) * 256, rel=0.01)
+    plain = replace(spread, recompute_modules=np.array([0]))
+    again, once = (layer_costs(job, each, device(job), network(job), moe=True) for each in (spread, plain))
+    compute = layer_compute(job, spread, device(job), moe=True)
+    assert again.backward["recompute"] - once.backward["recompute"] == pytest.approx(compute.selective_recompute)
     assert once.forward["ep_comm"][0] > 0.0
 
 
