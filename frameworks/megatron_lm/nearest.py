@@ -73,6 +73,8 @@ def _packed_samples(dialect: Dialect, draft: Draft) -> None:
 def _optimizer(dialect: Dialect, draft: Draft) -> None:
     if dialect.broken(draft, "megatron_zero_pipeline"):
         draft.zero_stage(1, Sentence("Megatron-LM shards gradients and weights without a pipeline only"))
+    if dialect.broken(draft, "megatron_fsdp_eight_bits"):
+        draft.set("zero_stage", 2, 3, Sentence("Megatron-FSDP casts sharded weights alone"), zero_stage=3)
     if draft.strategy.zero_stage < 3:  # fully sharded data parallelism overlaps by itself
         dialect.drop_broken(draft, "megatron_param_gather")
     dialect.drop_broken(draft, "megatron_host_optimizer")

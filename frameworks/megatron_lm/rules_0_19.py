@@ -127,6 +127,13 @@ ZERO_SHARD = Rule(
         )
     ),
 )
+FSDP_EIGHT_BITS = Rule(
+    "megatron_fsdp_eight_bits",
+    "[megatron-0.19, megatron_fsdp/param_and_grad_buffer.py]",
+    Sentence("weights that are kept in 8 bits need zero_stage 1 or 3: Megatron-FSDP casts sharded weights alone"),
+    lambda w, b: (b.zero_stage == 2) & (w.training.precision == "fp8") & w.gathers_eight_bits,
+    lambda w, s: Sentence("zero_stage 2 with training.fp8_param_gather: Megatron-FSDP casts sharded weights alone"),
+)
 TP_COMM_OVERLAP = again(rules_0_12.TP_COMM_OVERLAP)
 CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", Sentence("cuda_graph excludes full recompute"))
 DISPATCHER = dispatcher_rule(

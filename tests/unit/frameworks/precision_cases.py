@@ -8,7 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Software, Workload
-from tests.unit.frameworks.legality_cases import FLAT, changed, with_features
+from tests.unit.frameworks.legality_cases import ALONE, FLAT, changed, with_features
 from tests.unit.frameworks.legality_workloads import MIXTURE, job
 
 
@@ -20,6 +20,8 @@ def scaled(recipe: str) -> Workload:
 EIGHT_BITS = [
     ("megatron_fp8_recompute", "megatron-lm@0.19", scaled("delayed"), FLAT,
      changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "delayed")),
+    ("megatron_fsdp_eight_bits", "megatron-lm@0.19", scaled("tensorwise"), replace(ALONE, zero_stage=3),
+     replace(ALONE, zero_stage=2), ("zero_stage 2", "fp8_param_gather")),
     ("mindspeed_mc2_recipe", "mindspeed-llm", scaled("tensorwise"), FLAT, with_features(FLAT, Feature.MC2),
      ("mc2", "tensorwise")),
 ]  # fmt: skip
