@@ -151,6 +151,11 @@ def left(
     return float(exposed[0]), float(masked[0])
 
 
+def test_copies_of_shards_are_added_behind_the_last_backward_alone() -> None:
+    assert left([0.0, 0.0], [0.0, 0.0], copies=5.0, reductions=4) == (pytest.approx(5.0 - 2.0), pytest.approx(2.0))
+    assert left([0.0, 0.0], [0.0, 0.0], copies=1.0, reductions=4) == (pytest.approx(0.3), pytest.approx(0.7))
+
+
 def test_each_optimizer_of_a_mixture_gathers_all_parameters_unless_the_next_forward_does() -> None:
     """Executed with core 0.19: two gathers of every buffer a step, one with overlap_param_gather."""
     alone = DEFAULT_FEATURES & ~Feature.OVERLAP_PARAM_GATHER
