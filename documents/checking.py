@@ -22,7 +22,7 @@ _TOLD_PLACES, _DEEPEST = 3, 4
 class Section(BaseModel):
     """A mapping of a document: unknown keys, numbers as text and NaN are errors; null counts as left out."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from documents.said import WITH_PARTS, written
 class Document(BaseModel):
     """An answer or a part of one, validated on creation. Its JSON leaves out fields that were not given."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True)
