@@ -7,9 +7,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
 
+from documents.built_when_used import BuiltWhenUsed
 from documents.errors import InputError, did_you_mean, nearest, show
 from documents.other_names import usual_name
 from documents.sentences import Sentence, joined
@@ -19,10 +20,10 @@ _ALIKE = 0.75  # similarity of a key here that is suggested together with the sa
 _TOLD_PLACES, _DEEPEST = 3, 4
 
 
-class Section(BaseModel):
+class Section(BuiltWhenUsed):
     """A mapping of a document: unknown keys, numbers as text and NaN are errors; null counts as left out."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from documents.built_when_used import BuiltWhenUsed
 from documents.printable import ACTING
 from documents.said import WITH_PARTS, written
 
 
-class Document(BaseModel):
+class Document(BuiltWhenUsed):
     """An answer or a part of one, validated on creation. Its JSON leaves out fields that were not given."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 @dataclass(frozen=True)
