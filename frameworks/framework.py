@@ -14,7 +14,7 @@ from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
 from frameworks.fixed import Fixed
 from frameworks.placements import Placements
-from frameworks.release import Release
+from frameworks.release import Given, Release
 from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
@@ -166,6 +166,7 @@ class Framework:
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
     cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
     ``uneven``: whether its launch file packs samples whose lengths are not stated, or leaves them as short as they are.
+    ``refused_at_start``: a sentence for each combination of arguments that its program refuses before it trains.
     ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
     ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
@@ -195,6 +196,7 @@ class Framework:
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     mispacked: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     uneven: Callable[[Workload], bool] = lambda _workload: False
+    refused_at_start: Callable[[Given], list[str]] = lambda _given: []
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
     suffix_of: Callable[[Sequence[str]], str] | None = None

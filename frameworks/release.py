@@ -55,22 +55,25 @@ class Argument:
 class Exclusion:
     """Conditions that must not all hold. A condition is ``name``, ``name=value``, ``name!=value`` or ``name>number``.
 
-    ``rule`` names the legality rule of plans for it, if plans have a choice. The first condition is its subject.
+    ``rule`` names the legality rule of plans for it, if plans have a choice. The first condition is its subject. ``silent``: the
+    framework starts all the same, and one of them has no effect.
     """
 
     conditions: tuple[str, ...]
     source: str
     rule: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """If every condition of ``when`` holds, one of ``needs`` must hold too; ``rule`` as in ``Exclusion``."""
+    """If every condition of ``when`` holds, one of ``needs`` must hold too; ``rule`` and ``silent`` as in ``Exclusion``."""
 
     when: tuple[str, ...]
     needs: tuple[str, ...]
     source: str
     rule: str = ""
+    silent: bool = False
 
 
 Fact = Exclusion | Requirement
@@ -181,6 +184,7 @@ class _ExclusionSection(Section, defer_build=True):
     conditions: Conditions
     source: str
     rule: str = ""
+    silent: bool = False
 
 
 class _RequirementSection(Section, defer_build=True):
@@ -188,6 +192,7 @@ class _RequirementSection(Section, defer_build=True):
     needs: Conditions
     source: str
     rule: str = ""
+    silent: bool = False
 
 
 class _ReleaseSection(Section):
@@ -239,11 +244,14 @@ def read_release(path: Path) -> Release:
         {group.title: tuple(chain(*map(arguments, group.arguments))) for group in section.groups},
         (
             *(fact for fact in (base.exclusions if base else ()) if fact.conditions not in bypassed),
-            *(Exclusion(tuple(fact.conditions), fact.source, fact.rule) for fact in section.exclusions),
+            *(Exclusion(tuple(fact.conditions), fact.source, fact.rule, fact.silent) for fact in section.exclusions),
         ),
         (
             *(fact for fact in (base.requirements if base else ()) if fact.when not in bypassed),
-            *(Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule) for fact in section.requirements),
+            *(
+                Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule, fact.silent)
+                for fact in section.requirements
+            ),
         ),
         section.former or {},
         section.models or {},
@@ -315,6 +323,12 @@ def broken_facts(release: Release, given: Given) -> list[Fact]:
             if not any(holds(release, given, need) for need in rule.needs):
                 broken.append(rule)
     return broken
+
+
+def refused_at_start(release: Release, given: Given) -> list[str]:
+    """A sentence for each combination that the framework refuses before it trains, other than those that rules of plans name."""
+    broken = broken_facts(release, accepted(release, given))
+    return [told(fact) for fact in broken if not (fact.silent or fact.rule)]
 
 
 def arguments_of(fact: Fact) -> tuple[str, ...]:

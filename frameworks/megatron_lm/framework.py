@@ -23,9 +23,10 @@ from frameworks.megatron_lm.job_reader import read, read_job
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.writer import arguments
-from frameworks.release import Release
+from frameworks.release import Given, Release, refused_at_start, values_of
 from frameworks.target import Target
 
+POSITIONS, SEQUENCE = "max-position-embeddings", "seq-length"
 SINGLE_BLOCKS = Sentence("a model with layers of one block")
 RECIPE = "delayed"  # of --fp8-recipe [megatron-0.12, arguments.py; megatron-0.19, transformer_config.py]
 TOKENIZER = ("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')
@@ -72,6 +73,16 @@ def _unwritable(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ..
     return (Sentence("Its adapters would not be trained as planned."),) if broken else ()
 
 
+def _refused_at_start(release: Release, given: Given) -> list[str]:
+    """What ``validate_args`` and ``TransformerConfig`` refuse [megatron-0.12, arguments.py, transformer_config.py]."""
+    sentences = refused_at_start(release, given)
+    if {POSITIONS, SEQUENCE} <= given.keys():
+        (positions, *_), (length, *_) = (values_of(release, given, name) for name in (POSITIONS, SEQUENCE))
+        if isinstance(positions, int) and isinstance(length, int) and positions < length:
+            sentences.append(Sentence("{} {} is less than {} {}.", POSITIONS, positions, SEQUENCE, length))
+    return sentences
+
+
 def _framework(
     dialect: Dialect, year: float, *other_releases: str, earlier: Mapping[str, float] = MappingProxyType({})
 ) -> Framework:
@@ -94,6 +105,7 @@ def _framework(
         misstated=partial(_misstated, dialect),
         uneven=lambda workload: workload.training.task.name is Task.SFT,
         read_job=partial(_read_job, dialect),
+        refused_at_start=partial(_refused_at_start, release),
         unwritable=_unwritable,
         by_tensor=offload.forms if offload.SWITCH in release.arguments else nothing_by_tensor,
     )
