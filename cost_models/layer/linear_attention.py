@@ -79,9 +79,10 @@ def linear_attention_moved_bytes(linear: LocalAttention, ranks: Floats) -> Float
 def recurrence_cp(linear: LocalAttention, keys: LayerKeys) -> Floats:
     """Context-parallel ranks that divide the heads of a recurrence. ``[k]``
 
-    A state space exchanges over all of them, whatever the layers of attention do [megatron-0.19, mamba_context_parallel.py].
+    A state space and a gated delta net exchange over all of them, whatever the layers of attention do [megatron-0.19,
+    mamba_context_parallel.py, gated_delta_net/common.py].
     """
-    ranks = keys.cp if linear.is_state_space else np.maximum(keys.ulysses_degree, 1)
+    ranks = keys.cp if linear.is_split_over_cp else np.maximum(keys.ulysses_degree, 1)
     return ranks.astype(np.float64)
 
 

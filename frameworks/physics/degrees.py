@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import numpy as np
 
@@ -223,24 +224,31 @@ CP_ALGO = Rule(
 )
 
 
-def _exchanged_heads(model: ModelShape) -> Mapping[str, int]:
-    """Heads that Ulysses divides: a state space divides its own over all of cp (``STATE_SPACE_HEADS``)."""
-    linear = model.linear_attention(local=True)
-    heads = _split_heads(model)
-    return dict(list(heads.items())[:1]) if linear is not None and linear.is_state_space else heads
+def _undivided(workload: Workload, tp: Any, cp: Any, ulysses_degree: Any) -> Iterator[tuple[Any, Any, str, Any]]:
+    """Where the ranks that exchange heads do not divide them: the mask, the ranks of cp, their name, and the heads.
+
+    Recurrences divide theirs over all of cp: a gated delta net here, a state space in ``STATE_SPACE_HEADS``.
+    """
+    linear = workload.model.linear_attention(local=True)
+    for place, (what, heads) in enumerate(_split_heads(workload.model).items()):
+        if place and linear is not None and linear.is_state_space:
+            return
+        of_all = bool(place) and linear is not None and linear.is_delta_rule
+        ranks = cp if of_all else ulysses_degree
+        yield heads % (tp * ranks) != 0, ranks, "cp" if of_all else "ulysses_degree", what
 
 
 def _ulysses_heads_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    split = s.tp * s.ulysses_degree
-    what = next(what for what, heads in _exchanged_heads(workload.model).items() if heads % split)
-    return Sentence("tp {} x ulysses_degree {} = {} does not divide {}", s.tp, s.ulysses_degree, split, what)
+    broken = _undivided(workload, s.tp, s.cp, s.ulysses_degree)
+    ranks, name, what = next((ranks, name, what) for is_broken, ranks, name, what in broken if is_broken)
+    return Sentence("tp {} x {} {} = {} does not divide {}", s.tp, name, ranks, s.tp * ranks, what)
 
 
 ULYSSES_HEADS = Rule(
     "ulysses_heads",
-    "[mindspeed, ulysses_context_parallel.py]",
-    Sentence("tp x ulysses_degree divides the attention heads, and those of linear attention"),
-    lambda w, b: reduce(or_, (heads % (b.tp * b.ulysses_degree) != 0 for heads in _exchanged_heads(w.model).values())),
+    "[mindspeed, ulysses_context_parallel.py; megatron-0.19, gated_delta_net/common.py]",
+    Sentence("tp x ulysses_degree divides the attention heads, and those of linear attention; tp x cp those of gated delta nets"),
+    lambda w, b: reduce(or_, (mask for mask, *_ in _undivided(w, b.tp, b.cp, b.ulysses_degree))),
     _ulysses_heads_sentence,
 )
 
@@ -280,8 +288,8 @@ STATE_SPACE_HEADS = Rule(
 def refuses_ring(workload: Workload) -> bool:
     """Whether attention does not see the keys and values of the whole sequence, which a ring passes on."""
     local = workload.model.local_attention
-    # Beside state spaces attention is full, and they exchange their heads over all of cp in any case.
-    whole = local is None or local.is_state_space or (not local.is_linear and local.window >= workload.training.seq_length)
+    # Beside these recurrences attention is full, and they exchange their heads over all of cp in any case.
+    whole = local is None or local.is_split_over_cp or (not local.is_linear and local.window >= workload.training.seq_length)
     return not whole or workload.model.sparse_attention is not None
 
 
@@ -296,8 +304,8 @@ LOCAL_ATTENTION_RING = Rule(
     "local_attention_ring",
     "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
     Sentence(
-        "ring, hybrid and kv_allgather move the keys and values of the whole sequence: a window below it, linear attention "
-        "without a state space or sparse attention needs ulysses"
+        "ring, hybrid and kv_allgather move the keys and values of the whole sequence: a window below it, Lightning attention "
+        "or sparse attention needs ulysses"
     ),
     _ring_is_local,
     lambda w, s: Sentence(

@@ -136,6 +136,17 @@ def test_state_spaces_exchange_over_all_of_cp_beside_a_ring_of_attention() -> No
         assert hops == {"ulysses": 0.0, "ring": 3.0, "hybrid": 1.0}[name]
 
 
+def test_gated_delta_nets_exchange_over_all_of_cp_and_lightning_attention_inside_ulysses() -> None:
+    for kernel, under_ring in ((4, True), (0, False)):
+        linear = LocalAttention("linear", 2, 0, 8, 8, 64, 64, kernel)
+        job = workload(replace(DENSE, local_attention=linear))
+        ring, ulysses = (
+            context_parallel_comm(job, keys(cp=4, ulysses_degree=degree), network(job), local=True) for degree in (1, 4)
+        )
+        assert ulysses.all_to_all_s[0] > 0.0
+        assert ring.all_to_all_s[0] == (ulysses.all_to_all_s[0] if under_ring else 0.0)
+
+
 @pytest.mark.parametrize("ulysses_degree", [1, 4])
 def test_ranks_of_context_parallelism_keep_repeated_groups_and_one_copy_of_the_output(ulysses_degree: int) -> None:
     # tp 2 x cp 4 = 8 ranks for two groups: six more of queries and keys, 32 channels each.
