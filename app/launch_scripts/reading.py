@@ -71,8 +71,8 @@ class ReadScript:
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
     """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first.
 
-    Of releases that know as many, a file of ours is for the one that it names, and another for one that starts it, and of these
-    for the one that understands most.
+    Of releases that know as many, a file of ours is for the one that it names, and another for the one that understands most, and
+    of these for one that starts it.
     """
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
@@ -97,12 +97,12 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
         raise InputError(Sentence("{}: {} is a program of {}, which does not run on the hardware.", given.name, entry, names))
     named = WRITTEN_FOR.search(text)
 
-    def distance(pair: tuple[Launch, Framework]) -> tuple[int, bool, bool, int, int]:
+    def distance(pair: tuple[Launch, Framework]) -> tuple[int, bool, int, bool, int]:
         (launch, framework), label = pair, named and named[1]
         said, release = launch.said(), framework.release
         strange, accepted_count = _strangeness(said, release)
         starts = not framework.refused_at_start(said)
-        return strange, framework.target.label != label, not starts, len(unread(release, said)), -accepted_count
+        return strange, framework.target.label != label, len(unread(release, said)), not starts, -accepted_count
 
     return min(read, key=distance)
 

@@ -149,13 +149,11 @@ def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedP
         shown = [largest] if other is None else [largest, other]
         listed = joined(", ", (f"{label(row.part)} {row.difference_s:+,.3g} s" for row in shown))
         return Sentence("Parts differ by more than the step and nearly cancel out: {}.", listed)
-    main, way = with_it[0], "longer" if difference_s > 0.0 else "shorter"
+    main, way = with_it[0], Sentence("longer") if difference_s > 0.0 else Sentence("shorter")
     share = main.difference_s / sum(row.difference_s for row in with_it)
-    name = label(main.part)
     return Sentence(
-        "{}{} accounts for most of it: {:,.3g} s {} than predicted, {:.0%} of all that is {}.",
-        name[0].upper(),
-        name[1:],
+        "Most of it is in {}: {:,.3g} s {} than predicted, {:.0%} of all that is {}.",
+        label(main.part),
         abs(main.difference_s),
         way,
         share,

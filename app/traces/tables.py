@@ -9,7 +9,7 @@ from app.text.terminal import plain_table
 from app.traces.schemas import TraceDocument
 from app.traces.service import label
 from documents.quantities import column_seconds, percent, seconds
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
 
 SHOWN_KERNELS = 20
 
@@ -25,10 +25,9 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
     for sentence in document.warnings:
         console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     print_title(console, document.job, document.strategy)
-    of = [
-        Sentence("step {}", trace.step) if trace.step is not None else Sentence("one step"),
-        Sentence("rank {}", trace.rank) if trace.rank is not None else "",
-    ]
+    of: str = Sentence("step {}", trace.step) if trace.step is not None else Sentence("one step")
+    if trace.rank is not None:
+        of = Sentence("{} of rank {}", of, trace.rank)
     predicted_s = trace.step_time_s - document.difference_s
     interval = ""
     if estimate.step_time_low_s is not None and estimate.step_time_high_s is not None:
@@ -37,7 +36,7 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
         Sentence(
             "{}, {}: {} measured, {} predicted{}; {}.",
             trace.source,
-            joined(" of ", (each for each in of if each)),
+            of,
             seconds(trace.step_time_s),
             seconds(predicted_s),
             interval,

@@ -1,4 +1,4 @@
-"""Writes what commands print into the pages that show it, in each language: searches in the README, ``tune`` on its page."""
+"""Writes what commands print into the pages that show it, in each language."""
 
 from __future__ import annotations
 
@@ -19,13 +19,27 @@ from frameworks.launch_text import AS_IT_IS
 SEARCH = ("search", "deepseek-v3", "--hardware", "atlas-800t-a2", "--devices", "2048", "--save-dir", "plans")
 SCRIPT = ROOT / "tests" / "fixtures" / "scripts" / "60-mixtral-8x7b-megatron.sh"
 TUNE = ("tune", str(SCRIPT), "--hardware", "h100-sxm-80gb")
+JOB = str(ROOT / "examples" / "llama-2-13b.yaml")
+TRACE = ("compare-trace", str(ROOT / "tests" / "fixtures" / "traces" / "step_trace_time.csv"), "--job", JOB, "--step", "11")
+SUGGEST = ("calibrate", "--suggest", JOB)
 LAUNCH_FILE = Path("plans") / "plan-1.mindspeed-llm.sh"  # that the search writes
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
 
 # By language: each page with an example, and the command that prints it.
 PAGES: Mapping[Language, Mapping[str, tuple[str, ...]]] = {
-    "en": {"README.md": SEARCH, "docs/example.md": (*SEARCH, "--details"), "docs/tune.md": TUNE},
-    "zh": {"README.zh.md": SEARCH, "docs/zh/example.md": (*SEARCH, "--details"), "docs/zh/tune.md": TUNE},
+    "en": {
+        "README.md": SEARCH,
+        "docs/example.md": (*SEARCH, "--details"),
+        "docs/tune.md": TUNE,
+        "docs/compare-trace.md": TRACE,
+        "docs/calibration.md": SUGGEST,
+    },
+    "zh": {
+        "README.zh.md": SEARCH,
+        "docs/zh/example.md": (*SEARCH, "--details"),
+        "docs/zh/tune.md": TUNE,
+        "docs/zh/compare-trace.md": TRACE,
+    },
 }
 
 

@@ -226,7 +226,7 @@ def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
     shown = command("compare-trace", trace, "--job", job, "--records", records)
     assert shown.returncode == 0
     assert f"meshplan calibrate {records} --hardware atlas-900-a2-podc --stack mindspeed-llm" in shown.stderr
-    assert "accounts for most of it" in shown.stdout
+    assert "Most of it is in" in shown.stdout
     assert documents(command("validate", records, "--json"))["summary"]
     refused(command("compare-trace", trace, "--job", job, "--rank", "7"), f"{trace}: holds no rank 7; it has 0, 1.")
     refused(command("compare-trace", job, "--job", job), "no column Computing")

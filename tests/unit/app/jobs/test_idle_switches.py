@@ -15,6 +15,7 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import parse_job
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
+from frameworks.legality import violations
 
 CLUSTERS = {name: {"hardware": name, "num_devices": 16} for name in ("h100-sxm-80gb", "atlas-800t-a2")}
 MODELS = ("nemotron-h-8b", "nemotron-3-nano-30b-a3b", "llama-3.1-8b", "qwen3-30b-a3b")  # the first two have ungated MLPs
@@ -83,5 +84,10 @@ def test_recompute_without_effect_is_warned_of_and_in_no_plan() -> None:
     assert any("strategy.recompute: layernorm has no effect" in line for line in asked.warnings)
     assert asked.strategy == plain.strategy
     assert asked.document["strategy"]["recompute"] == plain.document["strategy"]["recompute"]
+    in_eight_bits = {**job, "training": {**job["training"], "precision": "fp8", "fp8_recipe": "delayed"}}
+    in_eight_bits["software"] = {"target": "megatron-lm@0.19"}
+    refused = parse_job({**in_eight_bits, "strategy": {"tp": 8, "recompute": "layernorm"}})
+    assert refused.strategy is not None
+    assert "megatron_fp8_recompute" in {each.rule for each in violations(refused.workload, refused.strategy)}
     both = parse_job({**job, "strategy": {"tp": 8, "recompute": "layernorm+core_attn"}}).document["strategy"]["recompute"]
     assert (both["granularity"], both["modules"]) == ("selective", ["core_attn"])

@@ -105,7 +105,7 @@ def test_operands_in_4_and_in_8_bits_exclude_each_other(tmp_path: Path) -> None:
     path.write_text(script("--fp4-format e2m1 --fp8-format hybrid"), encoding="utf-8")
     answer = command("estimate", path, "--hardware", "b200-sxm-180gb")
     assert answer.returncode == 2
-    assert "fp8-format and fp4-format exclude each other" in answer.stderr
+    assert "fp4-format and fp8-format exclude each other" in answer.stderr
 
 
 def test_types_beside_an_optimizer_on_the_host_are_refused(tmp_path: Path) -> None:
