@@ -155,16 +155,8 @@ def _selective(
         notes.add("modules", names, Sentence("is read as a full recompute of half of the layers"))
         half = max(num_layers // (2 * virtual_stages), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
-    if any("every second matmul" in name.lower() for name in names):
-        # In addition to cheap recompute, this drops keys, attention's projection, and one of gate and up: a third of the
-        # rest of Llama's layers. A third of the forward is computed again [torchtitan, parallelize_llama.py].
-        notes.add(
-            "modules",
-            names,
-            Sentence("is read as full recompute of a third of the layers, norms and activation functions in all"),
-        )
-        third = max(round(num_layers / (3 * virtual_stages)), 1)
-        return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, third, modules | _CHEAP)
+    if any(name.lower().startswith("op-level") for name in names):  # [torchtitan, distributed/activation_checkpoint.py]
+        return RecordRecompute(Recompute.SELECTIVE, modules=RecomputeModule.EVERY_OTHER_MATMUL)
     for name in names:
         if name.lower() in _MODULES:
             modules |= _MODULES[name.lower()]

@@ -42,21 +42,15 @@ def test_granularity_and_method(
     [
         (None, RecomputeModule.CORE_ATTN, False),
         (["mla_up_proj", "moe_act"], RecomputeModule.MLA_UP_PROJ | RecomputeModule.MLP_ACT, False),
-        (["op-level SAC"], RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT, True),
+        (["op-level SAC"], RecomputeModule.EVERY_OTHER_MATMUL, False),
+        (["op-level SAC (every second matmul saved)"], RecomputeModule.EVERY_OTHER_MATMUL, False),
+        (["activations of some operators"], RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT, True),
     ],
 )
 def test_selective_modules(read: Read, modules: list[str] | None, expected: RecomputeModule, warns: bool) -> None:
     record = read({"strategy.recompute": {"granularity": "selective", "modules": modules}})
     assert (record.strategy.recompute, record.strategy.recompute_modules) == (SELECTIVE, expected)
     assert bool(record.warnings) == warns
-
-
-def test_every_second_matmul_frees_what_a_third_of_the_layers_would(read: Read) -> None:
-    record = read({"strategy.recompute": {"granularity": "selective", "modules": ["op-level SAC (every second matmul saved)"]}})
-    strategy = record.strategy
-    assert (strategy.recompute, strategy.recompute_method, strategy.recompute_num_layers) == (FULL, BLOCK, 3)  # of 8 a stage
-    assert strategy.recompute_modules == RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
-    assert record.warnings[0].startswith("strategy.recompute.modules: ")
 
 
 @pytest.mark.parametrize(
