@@ -82,7 +82,7 @@ def recurrence_cp(linear: LocalAttention, keys: LayerKeys) -> Floats:
     A state space and a gated delta net exchange over all of them, whatever the layers of attention do [megatron-0.19,
     mamba_context_parallel.py, gated_delta_net/common.py].
     """
-    ranks = keys.cp if linear.is_split_over_cp else np.maximum(keys.ulysses_degree, 1)
+    ranks = keys.cp if linear.is_state_space or linear.is_delta_rule else np.maximum(keys.ulysses_degree, 1)
     return ranks.astype(np.float64)
 
 

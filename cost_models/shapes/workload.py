@@ -111,14 +111,6 @@ class LocalAttention:
         return self.kind == "linear" and self.conv_kernel > 0
 
     @property
-    def is_split_over_cp(self) -> bool:
-        """Whether it divides its heads over all of cp, whatever attention does there.
-
-        [megatron-0.19, mamba_context_parallel.py, gated_delta_net/common.py].
-        """
-        return self.is_state_space or self.is_delta_rule
-
-    @property
     def query_key_width(self) -> int:
         """Channels of all queries, or of all keys, of a recurrence."""
         return self.num_key_heads * self.key_head_dim

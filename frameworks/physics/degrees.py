@@ -289,7 +289,12 @@ def refuses_ring(workload: Workload) -> bool:
     """Whether attention does not see the keys and values of the whole sequence, which a ring passes on."""
     local = workload.model.local_attention
     # Beside these recurrences attention is full, and they exchange their heads over all of cp in any case.
-    whole = local is None or local.is_split_over_cp or (not local.is_linear and local.window >= workload.training.seq_length)
+    whole = (
+        local is None
+        or local.is_state_space
+        or local.is_delta_rule
+        or (not local.is_linear and local.window >= workload.training.seq_length)
+    )
     return not whole or workload.model.sparse_attention is not None
 
 
