@@ -33,7 +33,7 @@ from app.jobs.idle_recompute import without_idle_modules
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.optimizer import job_optimizer, optimizer_fields
 from app.jobs.precision import check_gather, resolved_precision, with_usual_recipe, without_effect
-from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
+from app.jobs.software import option_sentences, software_from_section, warn_of_software, written_options
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
 from app.jobs.task import check_precision, task_fields, training_task
@@ -439,7 +439,7 @@ def _resolved(
         )
         | task_fields(training.task)
         | optimizer_fields(training.optimizer),
-        "software": _section(SoftwareSection, workload.software, calibration=calibration, **listed_options(workload.software)),
+        "software": _section(SoftwareSection, workload.software, calibration=calibration, **written_options(workload.software)),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
             **{k: v for k, v in search.items() if k not in SETTINGS},

@@ -186,6 +186,11 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
         )
 
 
-def listed_options(software: Software) -> dict[str, Any]:
-    """Operator packs and host options as lists, for documents."""
-    return {OPERATORS: list(software.operators), HOST: None if software.host is None else list(software.host)}
+def written_options(software: Software) -> dict[str, Any]:
+    """Fields of a document that ``Software`` holds in another form: options as lists, and a loss that compilation may fuse."""
+    plain = not STACKS[software.stack].traits.own_kernels
+    return {
+        OPERATORS: list(software.operators),
+        HOST: None if software.host is None else list(software.host),
+        "compiled_loss": not software.plain_cross_entropy if plain else None,
+    }
