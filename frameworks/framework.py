@@ -131,6 +131,12 @@ def untold_task(name: str, tasks: Sequence[Task], workload: Workload) -> tuple[s
     return (Sentence("Not the same task: {} is written for {}, not {}.", name, joined(", ", tasks), task),)
 
 
+def uneven_fine_tune(workload: Workload) -> str | None:
+    """The task of a framework whose fine-tuning alone packs samples, or leaves them short."""
+    task = workload.training.task.name
+    return Sentence("training.task {}", task) if task is Task.SFT else None
+
+
 def untold_optimizer(name: str, optimizers: Sequence[str], workload: Workload, *, types: bool = False) -> tuple[str, ...]:
     """A sentence where a framework's program has another optimizer than the job, and would train other weights.
 
@@ -165,7 +171,8 @@ class Framework:
     variable. ``untold``: sentences on parts of the model that the release cannot express, and on a task that it does not start,
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
     cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
-    ``uneven``: whether its launch file packs samples whose lengths are not stated, or leaves them as short as they are.
+    ``uneven``: by what its launch file packs samples whose lengths are not stated, or leaves them as short as they are; ``None``
+    where it does not.
     ``refused_at_start``: a sentence for each combination of arguments that its program refuses before it trains.
     ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
@@ -195,7 +202,7 @@ class Framework:
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     mispacked: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
-    uneven: Callable[[Workload], bool] = lambda _workload: False
+    uneven: Callable[[Workload], str | None] = lambda _workload: None
     refused_at_start: Callable[[Given], list[str]] = lambda _given: []
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()

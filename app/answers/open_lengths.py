@@ -27,7 +27,7 @@ def doubt_of_lengths(job: Job) -> str | None:
     """
     if LENGTHS not in job.assumed:
         return None
-    names = job.uneven or _of_task(job)
+    names = job.uneven or _of_target(job)
     if not names:
         return None
     return Sentence(
@@ -37,13 +37,11 @@ def doubt_of_lengths(job: Job) -> str | None:
     )
 
 
-def _of_task(job: Job) -> tuple[str, ...]:
+def _of_target(job: Job) -> tuple[str, ...]:
     workload = job.workload
     named = framework_of(workload.software.target)
     releases = releases_of(workload.software.stack) if named is None else (named,)
-    if not any(framework.uneven(workload) for framework in releases):
-        return ()
-    return (Sentence("training.task {}", workload.training.task.name),)
+    return tuple(dict.fromkeys(by for framework in releases if (by := framework.uneven(workload)) is not None))
 
 
 def shortest_fractions(job: Job, strategies: Sequence[ParallelStrategy], own: Sequence[Calibration]) -> list[float]:

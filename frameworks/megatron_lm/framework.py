@@ -13,7 +13,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
-from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, untold_optimizer, untold_task
+from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, uneven_fine_tune, untold_optimizer, untold_task
 from frameworks.megatron_lm import bridge_rules, host_optimizer, offload
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
@@ -103,7 +103,7 @@ def _framework(
         file=_file,
         untold=partial(_untold, dialect),
         misstated=partial(_misstated, dialect),
-        uneven=lambda workload: workload.training.task.name is Task.SFT,
+        uneven=uneven_fine_tune,
         read_job=partial(_read_job, dialect),
         refused_at_start=partial(_refused_at_start, release),
         unwritable=_unwritable,

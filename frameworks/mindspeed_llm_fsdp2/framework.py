@@ -6,7 +6,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
-from frameworks.framework import Framework, NamedReader, untold_optimizer, untold_task
+from frameworks.framework import Framework, NamedReader, uneven_fine_tune, untold_optimizer, untold_task
 from frameworks.mindspeed_llm_fsdp2.families import is_trained, why_not_trained
 from frameworks.mindspeed_llm_fsdp2.job_reader import named_model, no_model, read_job
 from frameworks.mindspeed_llm_fsdp2.nearest import nearest, unwritable
@@ -49,6 +49,6 @@ MINDSPEED_FSDP2 = Framework(
     },
     file=yaml_file,
     untold=untold,
-    uneven=lambda workload: workload.training.task.name is Task.SFT,
+    uneven=uneven_fine_tune,
     unwritable=unwritable,
 )

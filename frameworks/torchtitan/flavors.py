@@ -52,8 +52,13 @@ class Flavor:
 
     @property
     def within_documents(self) -> bool:
-        """Whether attention stays within documents; torchtitan then refuses context parallelism."""
+        """Whether attention stays within documents."""
         return self.attention != CAUSAL
+
+    @property
+    def takes_cp(self) -> bool:
+        """Whether context parallelism starts [torchtitan-0.2, llama3/model/args.py:55; deepseek_v3/model/args.py:101]."""
+        return self.attention == CAUSAL or (self.name == "llama3" and self.attention == FLEX)
 
     @property
     def keeps_exchange(self) -> bool:
@@ -222,10 +227,13 @@ _PRICED = tuple(each for each in FLAVORS.values() if not each.has_chunks)
 def flavor_of(model: ModelShape, *, packed: bool = False) -> Flavor | None:
     """The flavor with the model's layers; ``None`` without one.
 
-    One whose attention is that of whole sequences comes first; of ``packed`` samples, attention has to stay within documents.
+    A model with the name of one is that one. Else one whose attention is that of whole sequences comes first. Of ``packed``
+    samples, attention has to stay within documents.
     """
-    same = [each for each in _PRICED if not _different(each.model, model) and (each.within_documents or not packed)]
-    return min(same, key=lambda each: each.within_documents, default=None)
+    same = [each for each in _PRICED if not _different(each.model, model)]
+    named = [each for each in same if each.model.name == model.name]
+    able = [each for each in named or same if each.within_documents or not packed]
+    return min(able, key=lambda each: each.within_documents, default=None)
 
 
 def flavor_for(workload: Workload) -> Flavor | None:

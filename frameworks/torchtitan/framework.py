@@ -23,15 +23,17 @@ def untold(workload: Workload) -> tuple[str, ...]:
     return model + untold_task(NAME, (Task.PRETRAIN,), workload) + untold_optimizer(NAME, OPTIMIZERS, workload)
 
 
+def uneven(workload: Workload) -> str | None:
+    """A flavor that attends within documents; of a job for torchtitan, since other programs on FSDP have no flavors."""
+    flavor = flavor_for(workload)
+    if flavor is None or not flavor.within_documents or workload.software.target != TARGET.label:
+        return None
+    return Sentence("torchtitan's {} {}", flavor.name, flavor.flavor)
+
+
+TARGET = Target(RELEASE.name, RELEASE.version, ("0.2", "v0.2.2"), ("nvidia", "amd"), stack="fsdp", torch_compile=True)
 TORCHTITAN = Framework(
-    target=Target(
-        RELEASE.name,
-        RELEASE.version,
-        ("0.2", "v0.2.2"),
-        ("nvidia", "amd"),
-        stack="fsdp",
-        torch_compile=True,
-    ),
+    target=TARGET,
     release=RELEASE,
     table=TABLE,
     rules=RULES,
@@ -45,5 +47,6 @@ TORCHTITAN = Framework(
     purposes={"PYTORCH_ALLOC_CONF": Sentence("segments that grow, against fragmentation")},
     file=toml_file,
     untold=untold,
+    uneven=uneven,
     misstated=lambda workload: misstated(workload.model),
 )

@@ -156,9 +156,10 @@ CONTEXT_PARALLEL = Rule(
 )
 DOCUMENTS = Rule(
     "torchtitan_documents",
-    "[torchtitan-0.2, models/deepseek_v3/infra/parallelize.py:65]",
-    Sentence("context parallelism is of attention to whole sequences, not within documents"),
-    lambda w, b: (b.cp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and flavor.within_documents),
+    "[torchtitan-0.2, models/llama3/model/args.py:55; torchtitan-0.2, models/deepseek_v3/model/args.py:101; "
+    "torchtitan-0.2, models/llama4/model/args.py:79]",
+    Sentence("context parallelism is of attention to whole sequences; within documents it is of FlexAttention of llama3 alone"),
+    lambda w, b: (b.cp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and not flavor.takes_cp),
     lambda w, s: Sentence("cp {}: torchtitan's {} attends within documents", s.cp, w.model.name),
 )
 LATENTS = Rule(

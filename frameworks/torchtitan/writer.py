@@ -115,7 +115,7 @@ def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
     if flavor is not None and flavor.within_documents and workload.training.mean_squared_length_fraction == 1.0:
         notes.append(
             Sentence(
-                "torchtitan's {} {} attends within documents; its price is of whole sequences, an upper bound.",
+                "torchtitan's {} {} attends within documents, and its price counts attention over whole sequences.",
                 flavor.name,
                 flavor.flavor,
             )

@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, Rec
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.workload import TrainingJob
 from frameworks.framework import ReadingError
+from frameworks.legality import violations
 from frameworks.rule import layout_of
 from frameworks.torchtitan.flavors import FLAVORS, flavor_of, misstated, no_flavor
 from frameworks.torchtitan.framework import TORCHTITAN
@@ -264,12 +265,57 @@ def test_attention_within_documents_is_that_of_packed_samples(changes: dict[str,
     ],
 )
 def test_packed_samples_are_written_as_a_flavor_within_documents(flavor: tuple[str, str], fraction: float, written: str) -> None:
-    workload = on_gpus(FLAVORS[flavor].model, packed=fraction)
+    workload = on_gpus(replace(FLAVORS[flavor].model, name="a-model"), packed=fraction)
     launch = TORCHTITAN.write(workload, ParallelStrategy(dp=64, zero_stage=3))
     assert f'model.flavor="{written}"' in launch.arguments
-    bounded = any("upper bound" in note for note in launch.notes)
-    assert bounded == (fraction == 1.0 and flavor[0] == "deepseek_v3")
+    is_whole = any("counts attention over whole sequences" in note for note in launch.notes)
+    assert is_whole == (fraction == 1.0 and flavor[0] == "deepseek_v3")
     assert TORCHTITAN.untold(workload) == ()
+
+
+# torchtitan 0.2.2: llama3/model/args.py:55 refuses varlen alone; deepseek_v3/model/args.py:101 all but sdpa.
+TAKES_CP = {
+    ("llama3", "8B"): True,
+    ("llama3", "8B_flex"): True,
+    ("llama3", "8B_varlen"): False,
+    ("deepseek_v3", "16B"): False,
+    ("llama4", "17bx16e"): True,
+}
+
+
+@pytest.mark.parametrize("flavor", TAKES_CP)
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_a_file_of_a_flavor_takes_the_context_parallelism_of_that_flavor(flavor: tuple[str, str], fraction: float) -> None:
+    changes = {"model.name": flavor[0], "model.flavor": flavor[1], "parallelism.context_parallel_degree": 2}
+    read = TORCHTITAN.read_job(options(**changes), None)
+    broken = {violation.rule for violation in violations(on_gpus(read.model, packed=fraction), read.strategy)}
+    assert ("torchtitan_documents" in broken) == (not TAKES_CP[flavor])
+    assert ("torchtitan_model" in broken) == (fraction < 1.0 and flavor[1] in ("8B", "17bx16e"))
+
+
+@pytest.mark.parametrize("flavor", ["8B", "8B_flex", "8B_varlen"])
+def test_a_model_named_as_a_flavor_is_that_flavor(flavor: str) -> None:
+    found = flavor_of(FLAVORS["llama3", flavor].model)
+    assert found is not None
+    assert found.flavor == flavor
+    packed = flavor_of(FLAVORS["llama3", flavor].model, packed=True)
+    assert packed == (None if flavor == "8B" else found)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "target", "said"),
+    [
+        (("deepseek_v3", "16B"), "torchtitan@0.2.2", "torchtitan's deepseek_v3 16B"),
+        (("llama3", "8B_flex"), "torchtitan@0.2.2", "torchtitan's llama3 8B_flex"),
+        (("llama3", "8B"), "torchtitan@0.2.2", None),
+        (("deepseek_v3", "16B"), "any", None),
+    ],
+)
+def test_lengths_are_in_doubt_where_the_file_stays_within_documents(
+    flavor: tuple[str, str], target: str, said: str | None
+) -> None:
+    workload = on_gpus(FLAVORS[flavor].model)
+    assert TORCHTITAN.uneven(replace(workload, software=replace(workload.software, target=target))) == said
 
 
 def test_packed_samples_of_a_model_without_such_a_flavor_are_refused() -> None:

@@ -95,7 +95,9 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      replace(EXPERTS, **OPERATORS), ("what experts exchanged",)),
     ("torchtitan_documents", _T, LATENT, ROUTED_ALONE, replace(ROUTED_ALONE, dp=32, cp=2, cp_algo=CpAlgo.KV_ALLGATHER),
      ("cp 2", "within documents")),
-    ("torchtitan_documents", _T, on_gpus(packed=0.5), ALONE, GATHERED, ("cp 2", "within documents")),
+    ("torchtitan_documents", _T, on_gpus(FLAVORS["llama3", "8B_varlen"].model), ALONE, GATHERED, ("cp 2", "within documents")),
+    ("torchtitan_documents", _T, on_gpus(FLAVORS["llama3", "8B_varlen"].model, packed=0.5), ALONE, GATHERED,
+     ("cp 2", "within documents")),
     ("torchtitan_latents", _T, LATENT, ROUTED_ALONE, EXPERTS, ("tp 4", "the whole sequence")),
     # Each third of 32 layers is 10 of them, each second 16; nothing recomputes 11.
     ("torchtitan_recompute", _T, DENSE, by_layers(ALONE, 10), by_layers(ALONE, 11), ("each n-th layer",)),

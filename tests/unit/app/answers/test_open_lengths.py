@@ -1,4 +1,4 @@
-"""A fine-tune whose samples are packed and whose lengths are not stated: every answer has the interval of its launch file."""
+"""Samples that share a sequence, and no stated lengths: every answer has the interval of its launch file."""
 
 from __future__ import annotations
 
@@ -28,18 +28,26 @@ def job(target: str, **training: Any) -> dict[str, Any]:
     }
 
 
-def test_a_search_a_job_and_the_launch_file_have_one_interval(tmp_path: Path) -> None:
+PACKED = job("megatron-lm@0.19")
+WITHIN_DOCUMENTS = {**job("torchtitan", task="pretrain"), "model": "deepseek-v2-lite"} | {
+    "search": {"tp": 1, "pp": 1, "cp": 1, "ep": 16, "micro_batch_size": 1, "recompute": ["full"], "top": 1}
+}
+
+
+@pytest.mark.parametrize(("asked", "name"), [(PACKED, "plan-1.megatron-lm.sh"), (WITHIN_DOCUMENTS, "plan-1.torchtitan.toml")])
+def test_a_search_a_job_and_the_launch_file_have_one_interval(tmp_path: Path, asked: dict[str, Any], name: str) -> None:
     path, folder = tmp_path / "tune.json", tmp_path / "plans"
-    path.write_text(json.dumps(job("megatron-lm@0.19")))
+    path.write_text(json.dumps(asked))
     found = json.loads(command("search", path, "--save-dir", folder, "--json").stdout)
     planned = json.loads(command("estimate", folder / "plan-1.job.yaml", "--json").stdout)
-    script = folder / "plan-1.megatron-lm.sh"
-    read = json.loads(command("estimate", script, "--hardware", "h100-sxm-80gb", "--json").stdout)
-    tuned = json.loads(command("tune", script, "--hardware", "h100-sxm-80gb", "--time-limit", "0.1", "--json").stdout)
+    script = folder / name
+    read = json.loads(command("estimate", script, "--hardware", "h100-sxm-80gb", "--devices", "16", "--json").stdout)
+    wanted = ("--hardware", "h100-sxm-80gb", "--devices", "16", "--time-limit", "0.1", "--json")
+    tuned = json.loads(command("tune", script, *wanted).stdout)
     of_search = found["plans"][0]["estimate"]
     for estimate in (planned["estimate"], read["estimate"], tuned["estimate"]):
-        for name in ("step_time_s", "step_time_low_s", "step_time_high_s"):
-            assert estimate[name] == pytest.approx(of_search[name], rel=1e-9)
+        for end in ("step_time_s", "step_time_low_s", "step_time_high_s"):
+            assert estimate[end] == pytest.approx(of_search[end], rel=1e-9)
     for answer in (found, planned, read, tuned):
         assert [STATED in sentence for sentence in answer["warnings"]].count(True) == 1
 
@@ -67,6 +75,7 @@ def test_the_lower_end_is_for_samples_of_a_few_tokens() -> None:
     [
         ("any", "sft", "h100-sxm-80gb", True),  # its stack's launch files pack
         ("any", "pretrain", "h100-sxm-80gb", False),
+        ("torchtitan", "pretrain", "h100-sxm-80gb", False),  # its qwen3 attends to whole sequences
         ("megatron-lm@0.19", "pretrain", "h100-sxm-80gb", False),
         ("mindspeed-llm-fsdp2", "sft", "atlas-900-a2-podc", True),  # samples stay as short as they are
         ("mindspeed-llm", "sft", "atlas-900-a2-podc", False),  # pads
