@@ -17,8 +17,9 @@ from cost_models.shapes.workload import Workload
 # Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Releases that do not subtract the maximum
 # in place hold a second FP32 copy [mindspeed-llm, commit 8f37759b].
 LOGIT_BYTES, COPIED_LOGIT_BYTES = 6, 10
-# PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
-PLAIN_LOGIT_BYTES = 12
+# PyTorch's own loss: log-softmax and its gradients. Over shards of the vocabulary its backward is written in Python, which holds
+# one FP32 tensor more [pytorch, tensor/parallel/loss.py]; counted by execution (``python -m scripts.oracle.plain_loss``).
+PLAIN_LOGIT_BYTES, SHARDED_PLAIN_LOGIT_BYTES = 12, 16
 # Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
@@ -96,9 +97,11 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
         Of a layer's input.
     """
     model, software = workload.model, workload.software
-    logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
+    over_shards = (batch.tp > 1) & workload.software_traits.fp32_shards  # Megatron's loss over shards is its own
+    plain_bytes = np.where(over_shards, SHARDED_PLAIN_LOGIT_BYTES, PLAIN_LOGIT_BYTES)
+    logit_bytes = plain_bytes if software.plain_cross_entropy else np.array(LOGIT_BYTES)
     if workload.software_traits.eager and not software.has_since(workload.software_traits.in_place_loss_year):
-        logit_bytes = COPIED_LOGIT_BYTES
+        logit_bytes = np.array(COPIED_LOGIT_BYTES)
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
     hidden = ELEMENT_BYTES * model.hidden_size

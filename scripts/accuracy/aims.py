@@ -1,4 +1,4 @@
-"""Aims of step time and memory by kind, what is reached with publications left out, and what remains by which cause."""
+"""Aims of step times by kind, what is reached with publications left out, and what remains by which cause."""
 
 from __future__ import annotations
 

@@ -297,6 +297,16 @@ def test_a_loss_of_plain_operators_keeps_fp32_logits() -> None:
     assert logits_bytes(few, batch(), np.zeros(1))[0] == 128 * (2 * 32000 + 4 * 1024) + 2 * 32000 * 1024
 
 
+def test_a_loss_of_plain_operators_over_shards_holds_one_tensor_more() -> None:
+    """``scripts.oracle.plain_loss``: 12 bytes a logit whole, 16 over 2 and over 8 shards of the vocabulary."""
+    sharded, megatron = (workload(cluster=gpu(), stack=stack, **LONG) for stack in ("fsdp", "megatron-lm"))
+    for job, most_bytes in ((sharded, {1: 12, 2: 16, 8: 16}), (megatron, {1: 12, 2: 12, 8: 12})):
+        plain = replace(job, software=replace(job.software, plain_cross_entropy=True))
+        for tp, most in most_bytes.items():
+            held = logits_bytes(plain, batch(tp=tp), np.zeros(1))[0]
+            assert held == 16384 * (most * 32000 / tp + 2 * 1024)
+
+
 def test_fully_sharded_tables_stay_gathered_beside_the_loss() -> None:
     """One H100, torch 2.11: 4,096 and 8,192 tokens of 65,536 words need 0.63 and 0.69 GiB more than loss and head alone."""
     plain = workload(cluster=gpu(), stack="fsdp", **LONG)
