@@ -302,8 +302,9 @@ def waiting_gradients_bytes(
 ) -> tuple[Floats, Floats]:
     """Bytes of whole gradients that wait to be scattered, beside those of the running layer, ``[stage, n]`` each.
 
-    Of the head, whose backward comes first; and of layers, less the activations that their backwards have freed by then. Both
-    are 0 unless gradients are scattered at once and only layers are units (``has_units``).
+    Of the head, whose backward comes first; and the most that wait while a layer runs: the head's and some layers', or more
+    layers' once the head's are given back, less the activations that their backwards have freed by then. Both are 0 unless
+    gradients are scattered at once and only layers are units (``has_units``).
 
     Parameters
     ----------
@@ -315,8 +316,9 @@ def waiting_gradients_bytes(
     waits = scatters_each_micro_batch(workload, batch) & has_units(workload)
     each = np.where(waits & (not workload.training.task.is_frozen), gradient_bytes(workload, batch), 0.0)
     head = is_last * (workload.model.vocab_size * workload.model.hidden_size / batch.tp)
-    number = layers_queued(workload, trained.mean_layer, trained.layers, head)
-    return each * head, number * np.maximum(each * trained.mean_layer - freed_bytes, 0.0)
+    layer = np.maximum(each * trained.mean_layer - freed_bytes, 0.0)
+    with_head, later = (layers_queued(workload, batch, trained.mean_layer, trained.layers, before) for before in (head, 0.0))
+    return each * head, np.maximum(each * head + with_head * layer, later * layer)
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
@@ -408,9 +410,9 @@ def memory_estimate(
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch, held.activations[0].input_bytes)
     layer_bytes = (held.saved_bytes + held.checkpoints) / np.maximum(parameters.layers, 1.0)
-    of_head, of_layers = waiting_gradients_bytes(workload, batch, stages.is_last, trained, layer_bytes)
+    of_head, waiting = waiting_gradients_bytes(workload, batch, stages.is_last, trained, layer_bytes)
     logits = logits + of_head + stages.is_last * whole_weights_bytes(workload, batch, parameters)
-    working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained) + of_head + of_layers
+    working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained) + waiting
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(workload, batch, trained, states)

@@ -86,24 +86,35 @@ def layers_ahead(
 
 
 def layers_queued(
-    workload: Workload, layer_parameters: NDArray[np.float64], num_layers: NDArray[np.float64], before: NDArray[np.float64]
+    workload: Workload,
+    batch: StrategyBatch,
+    layer_parameters: NDArray[np.float64],
+    num_layers: NDArray[np.float64],
+    before: NDArray[np.float64] | float = 0.0,
 ) -> NDArray[np.float64]:
-    """How many layers keep whole gradients beside the running one, ``[stage, n]``; 0 without ``gathers_ahead_year``.
+    """How many layers keep whole gradients beside the running one, ``[stage, n]``.
 
-    A gradient is given back only once more than ``QUEUED_PARAMETERS`` wait and another joins them.
+    A gradient is given back only once more parameters wait than a queue has room for, and another joins them. It has room for
+    ``QUEUED_PARAMETERS``. From ``room_for_layers_year`` on, and before ``gathers_ahead_year``, ZeRO-3 has room for two mean
+    layers; before the latter for no more. There ZeRO-2 has short buckets, of which none counts.
 
     Parameters
     ----------
     layer_parameters, num_layers : ``[stage, n]``
         As for ``layers_ahead``.
     before : ``[stage, n]``
-        Parameters whose gradients wait before the first layer's do: those of the head.
+        Parameters whose gradients wait before the first layer's do: those of the head, or none once they are given back.
     """
-    if not _counts_parameters(workload):
-        return np.zeros_like(layer_parameters)
-    waiting = np.floor((QUEUED_PARAMETERS - before) / np.maximum(layer_parameters, 1.0)) + 1.0
-    held: NDArray[np.float64] = np.where(before > QUEUED_PARAMETERS, 0.0, waiting)
-    return np.minimum(held, np.maximum(num_layers - 1.0, 0.0))
+    software, traits = workload.software, workload.software_traits
+    each, frees = np.maximum(layer_parameters, 1.0), batch.zero_stage == 3
+    if _counts_parameters(workload):
+        two = np.where(frees & software.has_since(traits.room_for_layers_year), 2.0 * each, 0.0)
+        # Buckets are padded to rows: two of mean layers are more than twice a mean layer.
+        waiting = np.ceil((np.maximum(QUEUED_PARAMETERS, two) - before) / each)
+    else:
+        waiting = np.where(frees, np.floor((2.0 * each - before) / each) + 1.0, 0.0)
+    held: NDArray[np.float64] = np.clip(waiting, 0.0, np.maximum(num_layers - 1.0, 0.0))
+    return held
 
 
 def _counts_parameters(workload: Workload) -> bool:

@@ -198,6 +198,7 @@ class SoftwareTraits:
     keeps_ends_year : first release that keeps the memory of these beside the optimizer; core 0.18. ``None``: it is given back.
     gathers_ahead_year : see ``fully_sharded.layers_ahead`` and ``layers_queued``: first release in which layers are gathered
         ahead, and gradients wait for their reduction, by their number of parameters; core 0.14. ``None``: one layer is.
+    room_for_layers_year : first release since then in which two layers' gradients may wait however large they are; core 0.16.
     active_chunks_year : first release whose schedules keep no more than three chunks of a rank gathered; PyTorch 2.10, whose fix
         for more chunks was written in October 2025 [pytorch, schedules.py]. ``None``: all stay.
     early_stop_year : first release in which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
@@ -288,6 +289,7 @@ class SoftwareTraits:
     units_year: float | None = None
     keeps_ends_year: float | None = None
     gathers_ahead_year: float | None = None
+    room_for_layers_year: float | None = None
     active_chunks_year: float | None = None
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
@@ -359,6 +361,7 @@ MEGATRON_CORE = SoftwareTraits(
     units_year=2025.3,
     keeps_ends_year=2026.47,
     gathers_ahead_year=CORE_0_14,
+    room_for_layers_year=2026.15,
     fp32_router_experts=FP32_ROUTER_EXPERTS,
     fp32_router_year=2025.25,
     router_keeps_norm_output_year=ROUTER_RELEASE,

@@ -18,6 +18,7 @@ from frameworks.unread import Unread
 SWITCHES = ("use-custom-fsdp", "use-megatron-fsdp")
 STRATEGY, STRATEGIES = "data-parallel-sharding-strategy", {2: "optim_grads", 3: "optim_grads_params"}
 MAIN_GRADS, SENT_GRADS = "megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype"
+OF_PYTORCH = "use-torch-fsdp2"
 UNIT_SIZE, INSTANCES = "suggested-communication-unit-size", "num-distributed-optimizer-instances"
 PRICED_GRADS = {"bf16": ("bf16", "fp32"), "fp16": ("fp16",), "fp32": ("fp32", "bf16")}  # by the type of weights
 
@@ -48,7 +49,9 @@ def features_of(release: Release, value: Callable[[str], Any], zero_stage: int, 
 
 
 def unpriced(release: Release, value: Callable[[str], Any]) -> Iterator[Unread]:
-    """Arguments of a script that trains with it, and that have no price there."""
+    """Arguments of a script that trains with it, and that have no price there; and PyTorch's own shards where it is priced."""
+    if release.name == "megatron-lm" and OF_PYTORCH in release.arguments and value(OF_PYTORCH):
+        yield Unread(OF_PYTORCH, Sentence("weights that are fully sharded are priced as Megatron-FSDP's"))
     if not is_on(release, value):
         return
     if value(STRATEGY) not in STRATEGIES.values():

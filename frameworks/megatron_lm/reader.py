@@ -220,12 +220,15 @@ class Reading:
 
     def optimizer(self) -> tuple[int, int]:
         """ZeRO stage, and the ranks that share one optimizer state."""
-        if "use-torch-fsdp2" in self.release.arguments and self.on("use-torch-fsdp2"):
+        if fully_sharded.OF_PYTORCH in self.release.arguments and self.on(fully_sharded.OF_PYTORCH):
             return 3, 0
         sharded = fully_sharded.is_on(self.release, self.value)
         if not (sharded or self.on("use-distributed-optimizer")):
             return 0, 0
         instances = self.number(fully_sharded.INSTANCES, low=1) or 1
+        if self.dp * self.cp % instances:
+            words = Sentence("--{} {} does not divide the {} replicas", fully_sharded.INSTANCES, instances, self.dp * self.cp)
+            raise ReadingError(words)
         stage = key_of(fully_sharded.STRATEGIES, self.value(fully_sharded.STRATEGY), 1) if sharded else 1
         return stage, self.dp * self.cp // instances if instances > 1 else 0
 

@@ -3,8 +3,10 @@
 usage: PYTHON -m scripts.oracle.megatron_fsdp CHECKOUT
 
 PYTHON is an interpreter with PyTorch (2.13 was used), CHECKOUT a work tree of NVIDIA/Megatron-LM at core_v0.19.0. One rank of the
-group runs, and collectives are noted, not made. Each layer has 2 x 256 x 1,024 weights, each table 4,096 x 256, twice as many.
-``unit``: parameters that may wait for their reduction (``suggested_communication_unit_size``); half as many are gathered ahead.
+group runs, and collectives are noted, not made. Each layer has 2 x 256 x 1,024 weights, with ``norm`` 256 more, so that its
+bucket is padded; each table ``words`` x 256. ``unit``: parameters that may wait for their reduction
+(``suggested_communication_unit_size``); half as many are gathered ahead. ``None``: the default for layers of this size, had they
+more than half a billion parameters, the least of which is a billion.
 Each line is a JSON object: bytes of each collective of a step; ``weights_held``, ``gradients_held``: the most parameters whose
 gathered weights, and whose whole gradients, were there when a layer's bucket was added (``gradients_at_ends``: a table's);
 ``shards``: bytes of a rank's buffers by name.
@@ -34,20 +36,21 @@ SENT = Collectives(lambda: "step")
 
 
 class Layer(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, norm: bool) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(HIDDEN, WIDTH, bias=False), nn.Linear(WIDTH, HIDDEN, bias=False)
+        self.norm = nn.LayerNorm(HIDDEN, bias=False) if norm else nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(torch.relu(self.up(x)))
+        return self.down(torch.relu(self.up(self.norm(x))))
 
 
 class Model(nn.Module):
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, words: int, norm: bool) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(WORDS, HIDDEN)
-        self.layers = nn.ModuleList(Layer() for _ in range(layers))
-        self.head = nn.Linear(HIDDEN, WORDS, bias=False)
+        self.embedding = nn.Embedding(words, HIDDEN)
+        self.layers = nn.ModuleList(Layer(norm) for _ in range(layers))
+        self.head = nn.Linear(HIDDEN, words, bias=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
@@ -77,10 +80,11 @@ def run(case: dict[str, Any], _rank: int) -> dict[str, Any]:
         data_parallel_sharding_strategy=case["strategy"],
         overlap_grad_reduce=True,
         overlap_param_gather=case["strategy"] == "optim_grads_params",
-        bucket_size=WORDS * HIDDEN,
+        bucket_size=case["words"] * HIDDEN,
         suggested_communication_unit_size=case["unit"],
     )
-    model = Model(case["layers"]).to(torch.bfloat16)
+    forget_the_least(MegatronFSDP)
+    model = Model(case["layers"], case["words"], case["norm"]).to(torch.bfloat16)
     units = [Layer] if case["strategy"] == "optim_grads_params" else []
     policy = MixedPrecisionPolicy(main_grads_dtype=getattr(torch, case["gradients"]))
     given = {"fsdp_unit_modules": units, "calculate_per_token_loss": True, "device": processor.PROCESSOR}
@@ -92,7 +96,7 @@ def run(case: dict[str, Any], _rank: int) -> dict[str, Any]:
         whole = [g for i, g in enumerate(groups) if sharded.all_gather_pipeline.bucket_status[i, False].name in READY]
         waiting = [g.main_grad_buffer for g in groups if g.main_grad_buffer.bucket_index.bucket_id in filled(g.main_grad_buffer)]
         most["weights_held"] = max(most["weights_held"], sum(g.model_weight_buffer.bucket_index.size for g in whole))
-        when = "gradients_held" if groups[bucket].params[0].shape[0] != WORDS else "gradients_at_ends"
+        when = "gradients_held" if groups[bucket].params[0].shape[0] != case["words"] else "gradients_at_ends"
         most[when] = max(most[when], sum(b.bucket_index.size for b in waiting))
 
     def step() -> None:
@@ -113,6 +117,14 @@ def run(case: dict[str, Any], _rank: int) -> dict[str, Any]:
         for name in ("model_weight_buffer", "main_weight_buffer", "main_grad_buffer")
     }
     return {**most, "shards": shards, "calls": dict(SENT.calls)}
+
+
+def forget_the_least(kind: Any) -> None:
+    """Lets the default of ``unit`` be below a billion."""
+    code = kind._init_fsdp_param_and_grad_buffer.__code__
+    kind._init_fsdp_param_and_grad_buffer.__code__ = code.replace(
+        co_consts=tuple(1 if each == 1_000_000_000 else each for each in code.co_consts)
+    )
 
 
 @contextlib.contextmanager
@@ -141,8 +153,10 @@ def filled(buffer: Any) -> set[int]:
 
 
 LAYER = 2 * HIDDEN * WIDTH
+BASE = {"strategy": "optim_grads_params", "layers": 8, "micro_batches": 1, "copies": 1, "gradients": "float32"}
 CASES = [
-    {"strategy": strategy, "layers": 8, "micro_batches": m, "copies": copies, "gradients": gradients, "unit": unit * LAYER}
+    {**BASE, "strategy": strategy, "micro_batches": m, "copies": copies, "gradients": gradients, "unit": unit * LAYER}
+    | {"words": WORDS, "norm": False}
     for strategy in ("optim_grads_params", "optim_grads")
     for m, copies, gradients, unit in (
         (1, 1, "float32", 2),
@@ -150,6 +164,16 @@ CASES = [
         (3, 1, "bfloat16", 5),
         (2, 1, "float32", 6),
         (3, 2, "float32", 2),
+    )
+] + [
+    {**BASE, "unit": unit and int(unit * LAYER), "words": words, "norm": norm}
+    for words, norm, unit in (
+        (2512, False, 1.168),
+        (2512, False, 2.5),
+        (WORDS, False, 4.75),
+        (2512, True, None),
+        (WORDS, True, None),
+        (6000, True, None),
     )
 ]
 

@@ -8,14 +8,17 @@ import pytest
 
 from app.jobs.job import parse_job
 from cost_models.shapes.switches import Feature
-from frameworks.framework import ReadJob
+from frameworks.framework import ReadingError, ReadJob
 from frameworks.legality import violations
+from frameworks.megatron_lm.table import RELEASE_0_19
 from frameworks.registry import BY_LABEL
+from frameworks.release import problems, read_tokens
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
 
 CORE = BY_LABEL["megatron-lm@0.19"]
 SHARDED = {"dp": 16, "zero_stage": 3}
+MODEL = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64".split()
 STRATEGY, GRADIENTS = "--data-parallel-sharding-strategy", "--megatron-fsdp-main-grads-dtype"
 
 
@@ -87,6 +90,27 @@ def test_gradients_have_the_type_that_megatron_fsdp_gives_them_and_not_that_of_i
 )
 def test_what_has_no_price_is_named(more: tuple[str, ...], without: tuple[str, ...], named: str) -> None:
     assert [name for name, _ in changed(*more, without=without).unread] == [named[2:]]
+
+
+@pytest.mark.parametrize("release", ["0.12", "0.19"])
+def test_shards_of_pytorch_are_named(release: str) -> None:
+    arguments = ["--use-torch-fsdp2", "--bf16"]
+    assert [name for name, _ in BY_LABEL[f"megatron-lm@{release}"].read_job([*MODEL, *arguments], 16).unread] == [
+        "use-torch-fsdp2"
+    ]
+
+
+def test_instances_that_do_not_divide_the_replicas_are_named() -> None:
+    with pytest.raises(ReadingError, match="--num-distributed-optimizer-instances 3 does not divide the 16 replicas"):
+        changed("--num-distributed-optimizer-instances", "3")
+
+
+def test_hashes_of_weights_are_compared_only_where_each_replica_has_them() -> None:
+    """Megatron asserts so if it frees weights [arguments.py, line 1139]."""
+    for stage, refused in ((3, True), (2, False)):
+        arguments = [*written(zero_stage=stage), "--check-weight-hash-across-dp-replicas-interval", "10"]
+        found = problems(RELEASE_0_19, read_tokens(RELEASE_0_19, arguments)[0])
+        assert [("check-weight-hash" in each) for each in found] == [True] * refused
 
 
 def test_gradients_that_are_sent_as_they_are_kept_are_priced() -> None:

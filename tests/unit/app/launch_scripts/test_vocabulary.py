@@ -63,20 +63,11 @@ def test_an_unknown_vocabulary_is_asked_for(tmp_path: Path) -> None:
     assert "no preset has the same layers; give --vocab-size" in message
 
 
-def test_fully_sharded_data_parallelism_of_torch_shards_weights_too(tmp_path: Path) -> None:
+def test_fully_sharded_data_parallelism_of_torch_is_refused_where_megatrons_own_is_priced(tmp_path: Path) -> None:
     eight = f"{OWN} --vocab-size 128256 --use-torch-fsdp2 --no-gradient-accumulation-fusion"
     document, message = answer(tmp_path, eight)
-    strategy, estimate = document["strategy"], document["estimate"]
-    assert isinstance(strategy, dict)
-    assert isinstance(estimate, dict)
-    assert strategy["zero_stage"] == 3, message
-    # 16 layers of 4 x 4096^2 + 3 x 4096 x 14336 weights and two tables of 128,256 x 4096: 4.94e9 weights in all, of whose
-    # 16 bytes each an eighth stays on a device, beside two layers in 16 bits
-    static = (16 * (4 * 4096**2 + 3 * 4096 * 14336) + 2 * 128256 * 4096) * 16 / 8
-    held = sum(
-        value for name, value in estimate["memory_breakdown_bytes"].items() if name.startswith(("optimizer", "grad", "weights"))
-    )
-    assert static < held < 1.5 * static
+    assert not document
+    assert "use-torch-fsdp2" in message
 
 
 def test_activation_recompute_beside_block_recompute_lowers_the_peak(tmp_path: Path) -> None:

@@ -79,15 +79,54 @@ def test_copies_of_other_stacks_add_their_gradients_with_every_micro_batch() -> 
     assert layer_keys(old, rows(FREES, dp=8))[0].weight_copies[0] == 2
 
 
-@pytest.mark.parametrize(("units", "ahead", "queued"), [(2, 1, 1), (5, 3, 4), (6, 3, 5)])
-def test_layers_are_gathered_ahead_and_gradients_wait_as_they_did(units: int, ahead: int, queued: int) -> None:
-    """A billion parameters may wait; here they are ``units`` layers. The head's, twice a layer's, wait before them.
+@pytest.mark.parametrize(("units", "ahead"), [(2, 1), (5, 3), (6, 3)])
+def test_layers_are_gathered_ahead_as_they_were(units: int, ahead: int) -> None:
+    """Half a billion parameters, here half of ``units`` layers. Executed: 4 (the tables') + 1 + ahead layers of weights."""
+    assert layers_ahead(job(), np.array([[1e9 / units]]), np.array([[float(LAYERS)]]))[0, 0] == ahead
 
-    Executed: 2 + 1 + ahead layers of gathered weights (the tables are 4), and 2 + 1 + queued of whole gradients.
+
+PADDED = 1.0078125  # a layer with 256 weights of a norm more, padded to rows of its longest tensor
+
+
+@pytest.mark.parametrize(
+    ("year", "room", "head", "beside_head", "later", "each", "executed"),
+    [
+        (2026.0, 1.168, 1.2265625, 0, 2, 1.0, 3.0),
+        (2026.63, 2.5, 1.2265625, 2, 3, 1.0, 4.2265625),
+        (2026.63, 4.75, 2.0, 3, 5, 1.0, 6.0),
+        (2026.63, 1.3, 1.2265625, 1, 2, PADDED, 3.2421875),
+        (2026.63, 1.3, 1.999, 1, 2, PADDED, 4.015625),
+        (2026.63, 1.3, 2.9296875, 0, 2, PADDED, 3.9375),
+    ],
+)
+def test_gradients_wait_as_they_did(
+    year: float, room: float, head: float, beside_head: int, later: int, each: float, executed: float
+) -> None:
+    """``room``: layers of a billion parameters; ``head``: its size in layers; ``executed``: whole gradients held, in layers.
+
+    Core 0.16 has room for two at least, the default that was executed in the last cases (``unit`` of the oracle is ``None``).
     """
-    layer, number = np.array([[1e9 / units]]), np.array([[float(LAYERS)]])
-    assert layers_ahead(job(), layer, number)[0, 0] == ahead
-    assert layers_queued(job(), layer, number, 2.0 * layer)[0, 0] == queued
+    layer, number = np.array([[1e9 / room]]), np.array([[float(LAYERS)]])
+    found = [layers_queued(job(year=year), rows(), layer, number, before * layer)[0, 0] for before in (head, 0.0)]
+    assert found == [beside_head, later]
+    assert max(head + (1 + beside_head) * each, (1 + later) * each) == pytest.approx(executed, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("year", "stage", "waiting"),
+    [
+        (2025.5, FREES, [1, 3]),
+        (2025.5, KEEPS, [0, 0]),
+        (2026.0, FREES, [0, 2]),
+        (2026.63, FREES, [1, 2]),
+        (2026.63, KEEPS, [0, 2]),
+    ],
+)
+def test_room_of_each_release_for_layers_of_0_8_billion_parameters(year: float, stage: int, waiting: list[int]) -> None:
+    """Behind a head of 1.05 billion: room for two layers before core 0.14 (buckets are not padded), or a billion parameters."""
+    layer, number = np.array([[0.8e9]]), np.array([[80.0]])
+    found = [layers_queued(job(year=year), rows(stage), layer, number, head)[0, 0] for head in (1.05e9, 0.0)]
+    assert found == waiting
 
 
 def test_gathered_weights_of_llama_by_hand() -> None:
@@ -101,10 +140,9 @@ def test_gathered_weights_of_llama_by_hand() -> None:
 
 def test_few_layers_and_large_heads_bound_what_waits() -> None:
     layer, two = np.array([[1e6]]), np.array([[2.0]])
-    assert (layers_ahead(job(), layer, two)[0, 0], layers_queued(job(), layer, two, layer)[0, 0]) == (1, 1)
-    assert layers_queued(job(), layer, two, np.array([[1.1e9]]))[0, 0] == 0  # the head's is given back for the first layer's
-    old = job(year=2025.5)  # before core 0.14
-    assert (layers_ahead(old, layer, two)[0, 0], layers_queued(old, layer, two, layer)[0, 0]) == (1, 0)
+    assert (layers_ahead(job(), layer, two)[0, 0], layers_queued(job(), rows(), layer, two, layer)[0, 0]) == (1, 1)
+    assert layers_queued(job(), rows(), layer, two, np.array([[1.1e9]]))[0, 0] == 0  # the head's is given back for the first's
+    assert layers_ahead(job(year=2025.5), layer, two)[0, 0] == 1  # before core 0.14
 
 
 @pytest.mark.parametrize(
@@ -128,7 +166,7 @@ def test_gradients_that_wait_are_beside_less_activations() -> None:
     last, freed = np.ones((1, 1)), np.array([[97_152.0]])
     wide = replace(job().model, vocab_size=4096, hidden_size=256)
     one = replace(job(), model=wide)
-    of_head, of_layers = waiting_gradients_bytes(one, rows(), last, stage(), freed)
-    assert (of_head[0, 0], of_layers[0, 0]) == (4_194_304, 7 * (2_097_152 - 97_152))  # all layers are below a billion
-    assert waiting_gradients_bytes(one, rows(), last, stage(), np.array([[3e6]]))[1][0, 0] == 0.0
+    of_head, waiting = waiting_gradients_bytes(one, rows(), last, stage(), freed)
+    assert (of_head[0, 0], waiting[0, 0]) == (4_194_304, 4_194_304 + 7 * (2_097_152 - 97_152))  # all are below a billion
+    assert waiting_gradients_bytes(one, rows(), last, stage(), np.array([[3e6]]))[1][0, 0] == 4_194_304
     assert waiting_gradients_bytes(one, rows(1), last, stage(), freed)[0][0, 0] == 0.0
