@@ -291,17 +291,18 @@ def _asked(job: Job, strategy: ParallelStrategy) -> Asked:
     return Asked(strategy, job.section, "strategy" if strategy is job.strategy else "search")
 
 
-def refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
-    """Why the strategy cannot run; first what no other strategy of the job changes."""
+def refusal(workload: Workload, strategy: ParallelStrategy, *, is_script: bool = False) -> InputError:
+    """Why the strategy cannot run; first what no other strategy of the job changes. A script is not read for other frameworks."""
     broken = violations(workload, strategy)
     first = next((each for each in broken if each.job_only), broken[0])
     reason = Sentence("{} ({})", first.sentence.rstrip("."), first.rule)
     if not first.job_only:
         return InfeasibleStrategyError(Sentence("strategy: {}.", reason))
-    if others := _other_releases(workload, strategy):
-        return InfeasibleStrategyError(Sentence("strategy: {}; --target {} takes the job.", reason, joined(", ", others, " or ")))
-    if others := _other_frameworks(workload, strategy):
-        return InfeasibleStrategyError(Sentence("strategy: {}; a job for {} is taken.", reason, joined(", ", others, " or ")))
+    releases = _other_releases(workload, strategy)
+    if others := joined(", ", releases or _other_frameworks(workload, strategy), " or "):
+        if is_script and not releases:
+            return InfeasibleStrategyError(Sentence("strategy: {}; a job for {} is taken.", reason, others))
+        return InfeasibleStrategyError(Sentence("strategy: {}; --target {} takes the job.", reason, others))
     return InfeasibleStrategyError(Sentence("strategy: {}.", reason))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.jobs.optimizer import optimizer_fields
+from app.jobs.strategy import strategy_from_section
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import HYBRID, READ
 from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
@@ -18,6 +19,7 @@ from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.named_models import named_shape
+from app.launch_scripts.refusals import refused_modules
 from app.launch_scripts.shell_launch import ShellLaunch
 from app.launch_scripts.toml_launch import TomlLaunch
 from app.launch_scripts.vocabulary import with_vocabulary
@@ -57,7 +59,8 @@ Sections = Mapping[str, Mapping[str, Any]]
 class ReadScript:
     """A script, the release that it was read for, and its job; the price leaves out the ``ignored`` arguments.
 
-    ``said`` is the strategy with recompute that has no effect, which the job's leaves out.
+    ``said`` is the strategy with recompute that has no effect, which the job's leaves out. ``refused``: sentences on recompute
+    modules that the release refuses beside the script's other arguments.
     """
 
     launch: Launch
@@ -66,6 +69,7 @@ class ReadScript:
     said: ParallelStrategy
     not_understood: tuple[Passed, ...]
     ignored: tuple[Passed, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
@@ -177,6 +181,8 @@ def read_script_job(
     except (WorkloadError, ReadingError) as error:
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
+    assert job.section is not None
+    is_told = "recompute" not in changes and job.workload.software.target != ANY.name
     if read.padded and job.workload.training.mean_squared_length_fraction < 1.0:
         raise InputError(
             Sentence("--lengths: {} of {} pads samples to the sequence and packs none; leave it out.", read.padded, given.name)
@@ -185,9 +191,10 @@ def read_script_job(
         launch,
         framework,
         replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings), uneven=read.uneven),
-        own,
+        strategy_from_section(job.section, job.workload),
         tuple(not_understood),
         ignored,
+        refused_modules(framework, launch) if is_told else (),
     )
 
 

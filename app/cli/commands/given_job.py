@@ -39,6 +39,7 @@ def given_job(
     stated = dict(sections)
     if is_launch_script(model):
         from app.launch_scripts.files import script_job
+        from app.launch_scripts.service import refuse_unstartable
 
         reading = partial(
             script_job,
@@ -49,6 +50,7 @@ def given_job(
             assume=of_script.assume or (),
         )
         read = reading(options.with_lengths(lengths, stated, lambda: reading(stated).job))
+        refuse_unstartable(read)
         return read.job, read
     names = {"values": "--set", "files": "--with", "vocab_size": "--vocab-size", "assume": "--assume"}
     for name, value in of_script._asdict().items():

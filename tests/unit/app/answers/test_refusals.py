@@ -41,6 +41,12 @@ def estimate(document: dict[str, Any]) -> None:
             "--target megatron-lm@0.19 takes the job.",
         ),
         (
+            job("atlas-800t-a2", target="mindformers"),
+            "strategy: MindFormers 1.8 has no training class for llama (it trains deepseek_v3, kimi_k2, qwen3 and qwen3_moe); "
+            "release 1.8 with its legacy layers (use_legacy: True) has one, for which no file is written here "
+            "(mindformers_model); --target mindspeed-llm@master takes the job.",
+        ),
+        (
             job(optimizer="muon", precision="fp8"),
             "strategy: muon does not train in fp8: give training.precision bf16 or fp32 (muon_precision).",
         ),
