@@ -20,6 +20,7 @@ from app.studies.work import Outcome
 from documents.sentences import Sentence
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not block the others
+NUM_DOUBTS = "num_doubts"  # key of a checkpoint: first warnings that the next outcome replaces
 BACK_OFF_S = 0.5  # grows with the square of consecutive deaths; ten deaths take at least two and a half minutes
 # A lease that ends later than this was written before the clock was set back. A lease has at most 10 s. The extra minute is for
 # transactions that began earlier or have another clock: they may see newer leases. Without it, two workers took one study.
@@ -147,6 +148,8 @@ def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> No
         study.result = outcome.result
         study.assumptions = list(outcome.assumptions)
         study.warnings = [*outcome.doubts, *(study.warnings if outcome.warnings is None else outcome.warnings)]
+        if study.checkpoint is not None:
+            study.checkpoint = {**study.checkpoint, NUM_DOUBTS: len(outcome.doubts)}
         repository.replace_plans(session, study.id, [_plan_row(plan) for plan in outcome.plans])
         rows = [{"position": position, **rejection} for position, rejection in enumerate(outcome.rejections, start=1)]
         repository.replace_rejections(session, study.id, rows)

@@ -209,6 +209,9 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
     study = _study(session, study_id, for_update=True)
     if study.state not in RESUMABLE:
         raise StudyConflict(Sentence("The study is {}; only a cancelled or failed one can be resumed.", study.state))
+    if study.checkpoint is not None:
+        kept = dict(study.checkpoint)
+        study.warnings, study.checkpoint = study.warnings[kept.pop(queue.NUM_DOUBTS, 0) :], kept
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
     queue_order.queue_up(session, study)
