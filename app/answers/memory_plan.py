@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.answers.open_fields import open_fields
 from app.answers.price import fill_intervals, priced
 from app.answers.schemas import MemoryPlanDocument
 from app.answers.simulation import check_cost
@@ -41,7 +42,7 @@ def memory_plan_document(job: Job, strategy: ParallelStrategy, own: Sequence[Cal
     document = {
         "tensors": _tensors(workload, whole, constants),
         "micro_batches": [
-            _micro_batch(workload, canonical(workload, replace(whole, micro_batch_size=times * whole.micro_batch_size)), own)
+            _micro_batch(job, canonical(workload, replace(whole, micro_batch_size=times * whole.micro_batch_size)), own)
             for times in WIDER
         ],
     }
@@ -70,8 +71,9 @@ def _tensors(workload: Workload, whole: ParallelStrategy, constants: Constants) 
     ]
 
 
-def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
+def _micro_batch(job: Job, whole: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
     """The plan for one micro batch, or the reason why there is none."""
+    workload = job.workload
     nothing = dict.fromkeys(("strategy", "estimate", "whole_step_time_s", "saved_fraction", "host_bytes", "added_s", "gap_s"))
     found: dict[str, Any] = {"micro_batch_size": whole.micro_batch_size, "refused": None, **nothing, "stages": []}
     if broken := violations(workload, whole, ANY):
@@ -84,12 +86,14 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
         workload, StrategyBatch.of([answer.strategy, replace(answer.strategy, tensor_plan=None)]), own, simulated=True
     )
     chosen, keeping = estimates_to_mappings(workload, numbers)
+    (doubts,) = open_fields(job, [answer.strategy], own)
+    doubts.widen(fill_intervals(workload, chosen, own, [answer.strategy]))
     stages = _stages(workload, answer, _costs(workload, whole, constants))
     files = exports(workload, answer.strategy, constants, simulate) if stages else ()
     return {
         **found,
         "strategy": strategy_to_mapping(workload, answer.strategy),
-        "estimate": fill_intervals(workload, chosen, own, [answer.strategy]),
+        "estimate": chosen,
         "whole_step_time_s": keeping["step_time_s"],
         "saved_fraction": saved_fraction(numbers),
         "added_s": max(answer.added_s),

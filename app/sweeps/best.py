@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from app.answers.costs import draw_of, price_of
 from app.answers.delivery import LEAST_RATE, delivered_of
-from app.answers.open_lengths import shortest_fractions, with_shortest_samples
+from app.answers.open_fields import open_fields
 from app.answers.price import fill_intervals
 from app.answers.site import failing_site
 from app.answers.step_interval import intervals_of
@@ -59,7 +59,8 @@ def best_plan(
     space = search_space(workload, job.limits)
     (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])
     fill_intervals(workload, numbers, own, [found.strategy])
-    with_shortest_samples(numbers, *shortest_fractions(job, [found.strategy], own))
+    (doubts,) = open_fields(job, [found.strategy], own)
+    doubts.widen(numbers)
     return {
         "state": "proved" if search.is_closed else "found",
         "reason": None,

@@ -13,6 +13,7 @@ from app.answers.site import failing_site
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import Job
+from app.jobs.precision import leaves_recipe_open
 from app.sweeps.best import Reached, best_plan, reached, tokens_of
 from app.sweeps.points import Point, Source, job_of, points_of, refuse_unread, section_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
@@ -23,7 +24,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InfeasibleError, InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
@@ -328,7 +329,7 @@ class SweepRun:
                 "schema_version": 1,
                 "job": {**job.document, **({} if section is None else {"sweep": dict(section)})},
                 "assumptions": [*assumptions_of([each for each, _ in jobs]), *map(calibration_sentence, named)],
-                "warnings": list(dict.fromkeys(warning for each, _ in jobs for warning in (*warnings_of(each), *each.warnings))),
+                "warnings": _warnings([each for each, _ in jobs], points),
                 "version": __version__,
                 "priced_with": [priced_with(each.workload, its.own) for each, its in kinds.values()],
                 "tokens": tokens_of(job),
@@ -340,6 +341,25 @@ class SweepRun:
                 **summary(job, points, section_of(self.source).deadline_confidence),
             }
         )
+
+
+def _warnings(jobs: Sequence[Job], points: Sequence[SweepPoint]) -> list[str]:
+    """Warnings of the jobs, each once, after those of what they leave open; ``points`` with their plans."""
+    found = [warning for job in jobs for warning in (*warnings_of(job), *job.warnings)]
+    doubted: dict[str, list[str]] = {}
+    for job, point in zip(jobs, [point for point in points if point.state != "refused"], strict=True):
+        peak_bytes, limit_bytes = point.peak_memory_bytes, point.fit_limit_bytes  # the limit is that of the widest recipe
+        if leaves_recipe_open(job.workload) and peak_bytes is not None and limit_bytes is not None and peak_bytes > limit_bytes:
+            doubted.setdefault(joined(", ", job.workload.device_traits.fp8_recipes), []).append(str(point.point))
+    open_recipes = [
+        Sentence(
+            "training.fp8_recipe is not stated ({}): with some of them, the best plans of these points do not fit: {}.",
+            recipes,
+            joined(", ", numbers),
+        )
+        for recipes, numbers in doubted.items()
+    ]
+    return list(dict.fromkeys([*open_recipes, *found]))
 
 
 def _kind(workload: Workload) -> tuple[Any, ...]:
