@@ -44,7 +44,7 @@ from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError
-from documents.reading import read_document
+from documents.reading import LIMITS, parse_document, read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.nodes import in_nodes_of
@@ -264,10 +264,23 @@ def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str
 
 def _document(source: str) -> tuple[dict[str, Any], Path]:
     path = Path(source)
-    is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
+    is_file = os.path.exists(path) or path.suffix in DATA_SUFFIXES  # noqa: PTH110 - Path's raises for a long name
     if source in preset_names() or not source or not is_file:
         return {"model": known_name(source) or source}, Path()
-    document = read_document(path)
+    text = read_text(path, LIMITS.num_bytes)
+    try:
+        document = parse_document(text, source, is_json=path.suffix.lower() == ".json")
+    except InputError as error:
+        if path.suffix.lower() in DATA_SUFFIXES:
+            raise
+        reason = str(error).removeprefix(f"{source}: ").rstrip(".")
+        raise InputError(
+            Sentence(
+                "{}: neither a job nor a launch script ({}); give a job file, a config.json, or a script named *.sh.",
+                source,
+                reason,
+            )
+        ) from None
     if "model" in document:
         return document, path.parent
     if "model_type" in document:
@@ -275,6 +288,7 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     raise InputError(Sentence("{}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').", source))
 
 
+DATA_SUFFIXES = (".json", ".yaml", ".yml")
 SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # the field that a plain name in place of the mapping means
 
 

@@ -38,7 +38,8 @@ def calibrate(
     from documents.errors import InputError
 
     if suggest is not None:
-        for flag, value in (("RUNS.jsonl", runs), ("--hardware", hardware), ("--stack", stack), ("--output", output)):
+        given = {"RUNS.jsonl": runs, "--hardware": hardware, "--stack": stack, "--output": output}
+        for flag, value in {**given, "--overwrite": overwrite or None}.items():
             if value is not None:
                 raise InputError(
                     Sentence("{}: given beside --suggest, which fits nothing and takes all from its job; leave it out.", flag)

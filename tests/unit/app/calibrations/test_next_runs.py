@@ -191,6 +191,7 @@ def test_suggest_prints_the_runs_as_jobs(tmp_path: Path, capsys: pytest.CaptureF
         (["runs.jsonl"], BAD_INPUT, "--hardware: missing"),
         (["runs.jsonl", "--hardware", "mi300x"], BAD_INPUT, "--stack: missing"),
         (["runs.jsonl", "--suggest", "{far}"], BAD_INPUT, "RUNS.jsonl: given beside --suggest"),
+        (["--suggest", "{far}", "--overwrite"], BAD_INPUT, "--overwrite: given beside --suggest"),
         (["--suggest", "{far}", "--stack", "fsdp"], BAD_INPUT, "--stack: given beside --suggest"),
         (["--suggest", "none.yaml"], BAD_INPUT, "none.yaml"),
         (["--suggest", "{short}"], NOTHING_FEASIBLE, "no shorter run"),

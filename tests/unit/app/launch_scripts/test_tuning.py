@@ -196,6 +196,10 @@ def test_a_job_that_the_framework_does_not_run_is_refused_as_an_estimate_refuses
 def test_a_file_that_is_no_script_is_said_to_be_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name in ("README.md", "script.sh"):
         (tmp_path / name).write_text("# Title\n\nWrite a job (or take a preset).\n", encoding="utf-8")
+    for text in ("# Title\n\nWrite a job.\n", "# Title\n\n- a: b\nWrite `a: job`.\n"):
+        (tmp_path / "notes").write_text(text, encoding="utf-8")
+        assert main(["estimate", str(tmp_path / "notes")]) == 2
+        assert "notes: neither a job nor a launch script (" in capsys.readouterr().err
     said = refusal(capsys, tmp_path / "README.md")
     assert "README.md: not a launch script (line 3: '(' is not expected here); give a Bash script, its arguments alone," in said
     assert "script.sh: line 3: '(' is not expected here." in refusal(capsys, tmp_path / "script.sh")
