@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.jobs.job import parse_job
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.model_constants import RopeScaling
 from cost_models.shapes.optimizers import Optimizer, TpMode
@@ -414,12 +415,29 @@ PLANS = st.builds(
     vpp=st.sampled_from([1, 2, 3]), sequence_parallel=st.booleans(), dispatcher=st.sampled_from(Dispatcher),
     cp=st.sampled_from([1, 4]), cp_algo=st.sampled_from(CpAlgo), ulysses_degree=st.sampled_from([1, 2, 4]),
     zero_stage=st.integers(0, 3), recompute=st.sampled_from(Recompute), recompute_method=st.sampled_from(RecomputeMethod),
-    recompute_modules=st.integers(0, 63).map(RecomputeModule), features=st.integers(0, 2**29 - 1).map(Feature),
-    recompute_layers_per_stage=st.sampled_from([None, (1, 0)]),
+    recompute_modules=st.integers(0, 127).map(RecomputeModule), features=st.integers(0, 2**29 - 1).map(Feature),
+    recompute_layers_per_stage=st.sampled_from([None, (1, 0)]), recompute_num_layers=st.integers(0, 4),
+    schedule=st.sampled_from(Schedule), micro_batch_size=st.sampled_from([1, 2, 8]),
 )  # fmt: skip
 
 
-@given(PLANS, st.sampled_from([job(), job(MIXTURE), NVIDIA, PANGU_JOB]))
+def parsed(model: str, target: str, hardware: str = "h100-sxm-80gb", **training: object) -> Workload:
+    """A job of 64 devices, as a file says it."""
+    given = {"seq_length": 4096, "global_batch_size": 64, **training}
+    cluster = {"hardware": hardware, "num_devices": 64}
+    return parse_job({"model": model, "cluster": cluster, "training": given, "software": {"target": target}}).workload
+
+
+LORA = {"task": "lora", "adapter": {"rank": 16}}
+JOBS = [
+    job(), job(MIXTURE), NVIDIA, PANGU_JOB,
+    parsed("llama-3.1-8b", "torchtitan"), parsed("nemotron-h-8b", "megatron-lm@0.19"),
+    parsed("qwen3-30b-a3b", "megatron-lm@0.19", **LORA), parsed("qwen3-30b-a3b", "mindspeed-llm", "atlas-800t-a2", **LORA),
+    parsed("qwen3-8b", "megatron-lm@0.19", precision="fp8"),
+]  # fmt: skip
+
+
+@given(PLANS, st.sampled_from(JOBS))
 def test_any_plan_gives_a_json_block_without_repeated_flags(plan: ParallelStrategy, workload: Workload) -> None:
     block = launch_block(workload, plan)
     assert json.loads(json.dumps(block, allow_nan=False)) == block
@@ -431,7 +449,7 @@ def test_any_plan_gives_a_json_block_without_repeated_flags(plan: ParallelStrate
                 flags(LaunchArguments(plan, tuple(entry["arguments"]), {}, ()))
 
 
-@given(st.lists(PLANS, min_size=2, max_size=6), st.sampled_from([job(), NVIDIA, PANGU_JOB]))
+@given(st.lists(PLANS, min_size=2, max_size=6), st.sampled_from(JOBS))
 def test_plans_written_together_are_written_as_alone(plans: list[ParallelStrategy], workload: Workload) -> None:
     mixed = [MIXTURE_PLAN, *plans, replace(MIXTURE_PLAN, features=MIXTURE_PLAN.features | Feature.MC2)]
     assert launch_blocks(workload, mixed) == [launch_block(workload, plan) for plan in mixed]
