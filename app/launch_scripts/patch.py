@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from app.launch_scripts.launch import Launch, named_values
-from app.launch_scripts.refusals import accepted_arguments, is_of_modules
 from app.launch_scripts.schemas import ScriptChange
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
@@ -14,11 +13,11 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
-from frameworks.release import Fact, Kind, arguments_of, broken_facts, holds, told
+from frameworks.options import as_given, options_of
+from frameworks.release import Fact, Kind, accepted, arguments_of, broken_facts, holds, told
 from frameworks.unread import UNUSED_GROUP
 
 Values = tuple[str, ...] | None  # values of an argument; None: not given
-GRANULARITY = "recompute-granularity"  # without modules it recomputes one all the same
 MAX_EDITS = 400
 MAX_MENDED = 4  # rounds of changes for companions, and for companions of these
 MAX_READ_AGAIN = 4_000_000  # characters; every edit is read back
@@ -59,7 +58,7 @@ def patched(
         patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
     if patch.distance():
         patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
-    refused = patch.mend(after, frozenset(fact for fact in patch.broken(launch) if not is_of_modules(fact)))
+    refused = patch.mend(after, frozenset(patch.broken(launch)))
     left = _Environment(framework, workload, own, best).settle(patch)
     changes = tuple(_changes(launch, patch.launch))
     return Patched(patch.launch, changes, not patch.distance(), tuple(told(fact) for fact in refused), left)
@@ -111,7 +110,14 @@ class _Patch:
 
     def broken(self, launch: Launch) -> list[Fact]:
         """Combinations of arguments that the release refuses; arguments that it does not know are passed over."""
-        return broken_facts(self._framework.release, accepted_arguments(self._framework, launch))
+        return broken_facts(self._framework.release, self._accepted(launch))
+
+    def _accepted(self, launch: Launch) -> dict[str, tuple[str, ...]]:
+        """The arguments that the release knows, in the form of its table."""
+        release = self._framework.release
+        if self._framework.suffix == "sh":
+            return accepted(release, named_values(release, launch.arguments))
+        return accepted(release, {name: as_given(value) for name, value in options_of(launch.arguments).items()})
 
     def mend(self, written: Mapping[str, tuple[str, ...]], known: frozenset[Fact]) -> list[Fact]:
         """Gives arguments of broken facts the values of the wanted plan's own file; the facts that stay broken.
@@ -122,8 +128,7 @@ class _Patch:
             found = [fact for fact in self.broken(self.launch) if fact not in known]
             before = self.launch
             for fact in found:
-                names = (*arguments_of(fact), *([GRANULARITY] if is_of_modules(fact) else []))
-                self.settle({name: written.get(name) for name in names if self._may_change(name, written)})
+                self.settle({name: written.get(name) for name in arguments_of(fact) if self._may_change(name, written)})
             if self.launch is before:
                 return found
         return found
@@ -135,7 +140,7 @@ class _Patch:
         price: without them the script would train something else.
         """
         release = self._framework.release
-        given = accepted_arguments(self._framework, self.launch)
+        given = self._accepted(self.launch)
         if any(holds(release, given, condition) for condition in release.unpriced_by_name.get(name, ())):
             return False
         if release.group_of(name) == UNUSED_GROUP:

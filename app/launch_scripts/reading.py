@@ -19,7 +19,6 @@ from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.named_models import named_shape
-from app.launch_scripts.refusals import refused_modules
 from app.launch_scripts.shell_launch import ShellLaunch
 from app.launch_scripts.toml_launch import TomlLaunch
 from app.launch_scripts.vocabulary import with_vocabulary
@@ -59,8 +58,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 class ReadScript:
     """A script, the release that it was read for, and its job; the price leaves out the ``ignored`` arguments.
 
-    ``said`` is the strategy with recompute that has no effect, which the job's leaves out. ``refused``: sentences on recompute
-    modules that the release refuses beside the script's other arguments.
+    ``said`` is the strategy with recompute that has no effect, which the job's leaves out: rules are checked against it.
     """
 
     launch: Launch
@@ -69,7 +67,6 @@ class ReadScript:
     said: ParallelStrategy
     not_understood: tuple[Passed, ...]
     ignored: tuple[Passed, ...] = ()
-    refused: tuple[str, ...] = ()
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
@@ -182,7 +179,6 @@ def read_script_job(
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
     assert job.section is not None
-    is_told = "recompute" not in changes and job.workload.software.target != ANY.name
     if read.padded and job.workload.training.mean_squared_length_fraction < 1.0:
         raise InputError(
             Sentence("--lengths: {} of {} pads samples to the sequence and packs none; leave it out.", read.padded, given.name)
@@ -194,7 +190,6 @@ def read_script_job(
         strategy_from_section(job.section, job.workload),
         tuple(not_understood),
         ignored,
-        refused_modules(framework, launch) if is_told else (),
     )
 
 

@@ -31,7 +31,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
-from documents.errors import InfeasibleStrategyError, InputError
+from documents.errors import InputError
 from documents.quantities import percent
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
@@ -89,21 +89,19 @@ def tune_document(
     broken = violations(workload, read.said)
     if any(each.job_only for each in broken):  # no change of the plan helps
         raise refusal(workload, read.said, is_script=True)
-    told = [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken]
-    told += [Sentence("{}: {}", read.framework.target.label, sentence.rstrip(".")) for sentence in read.refused]
     found = search_document(job, on_progress, own=own, executor=executor)
     is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
     best, kept = None, None
     if found.plans:
-        best = _with_own_switches(job, _proposed(found, None if told else estimate))
-    is_kept = best is None or (not told and estimate is not None and _is_no_gain(estimate, best))
+        best = _with_own_switches(job, _proposed(found, None if broken else estimate))
+    is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = [*warnings_of(job), *job.warnings]
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
-        kept = None if told or estimate is None else _may_run(job, estimate, best)
+        kept = None if broken or estimate is None else _may_run(job, estimate, best)
         if kept is None:
-            changed, best, kept = _startable(read, best, None if told else estimate, own)
+            changed, best, kept = _startable(read, best, None if broken else estimate, own)
             warnings += changed.left
             if changed.changes and not changed.is_exact:
                 warnings.append(
@@ -121,13 +119,13 @@ def tune_document(
         "target": read.framework.target.label,
         "strategy": strategy_to_mapping(workload, strategy),
         "estimate": without_verdict(estimate) if estimate and read.ignored else estimate,
-        "violations": told,
+        "violations": [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken],
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
         "speedup_error_fraction": None if is_kept or best is None else _paired_error(estimate, best, found),
         "why": None if found.baseline is None else found.baseline.why,
         "kept": kept,
-        "tie": None if told else _tie(estimate, found),
+        "tie": None if broken else _tie(estimate, found),
         "nearest": found.nearest,
         "changes": changed.changes,
         "diff": _diff(read.launch.text, changed.launch.text),
@@ -323,11 +321,9 @@ def ignored(read: ReadScript) -> list[NotUnderstood]:
 
 
 def refuse_unstartable(read: ReadScript) -> None:
-    """Raise ``InputError`` for a script that its framework refuses at start."""
+    """Raise ``InputError`` for a script whose plan breaks a rule, if only by recompute without effect."""
     if violations(read.job.workload, read.said):
         raise refusal(read.job.workload, read.said, is_script=True)
-    if read.refused:
-        raise InfeasibleStrategyError(Sentence("strategy: {} ({}).", read.refused[0].rstrip("."), read.framework.target.label))
 
 
 def not_understood(read: ReadScript) -> list[NotUnderstood]:
