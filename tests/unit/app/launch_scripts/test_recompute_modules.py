@@ -64,7 +64,7 @@ def test_tune_says_the_refusal_and_its_script_starts(tmp_path: Path) -> None:
     answer = command("tune", path, *WORKING, "megatron-lm@0.12", "--json", "--output", changed)
     document = json.loads(answer.stdout)
     assert [sentence.split(":")[0] for sentence in document["violations"]] == ["megatron_activation_recompute"]
-    assert "moe_act" not in changed.read_text(encoding="utf-8")
+    assert "--recompute-granularity" not in changed.read_text(encoding="utf-8")
     assert command("estimate", changed, *WORKING, "megatron-lm@0.12").returncode == 0
 
 
