@@ -82,7 +82,7 @@ class ReadJob:
     model: ModelShape
     strategy: ParallelStrategy
     seq_length: int | None
-    global_batch_size: int | None
+    global_batch_size: int
     precision: str
     not_understood: tuple[str, ...]
     router_balance: str | None = None
@@ -172,7 +172,7 @@ class Framework:
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
     cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
     ``uneven``: by what its launch file packs samples whose lengths are not stated, or leaves them as short as they are; ``None``
-    where it does not.
+    where it does not. ``batch_argument``: the argument of the global batch, which follows from the plan where it is not given.
     ``refused_at_start``: a sentence for each combination of arguments that its program refuses before it trains.
     ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
@@ -203,6 +203,7 @@ class Framework:
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     mispacked: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     uneven: Callable[[Workload], str | None] = lambda _workload: None
+    batch_argument: str | None = None
     refused_at_start: Callable[[Given], list[str]] = lambda _given: []
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()

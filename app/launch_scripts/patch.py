@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from app.launch_scripts.launch import Launch, named_values
@@ -43,7 +44,8 @@ def patched(
     """The script with plan ``best`` in place of ``own``.
 
     First, change the arguments that the writer writes differently for the two plans. Scripts may express a plan with other
-    arguments; then make further changes that bring the plan that is read nearer to ``best``. Last, change what the release
+    arguments; then make further changes that bring the plan that is read nearer to ``best``, and state the batch if it followed
+    from what was changed. Last, change what the release
     refuses beside the changed arguments: companions that they need, and arguments of the script that they exclude.
     """
     patch = _Patch(launch, framework, workload, framework.nearest(workload, best)[0], num_devices)
@@ -58,6 +60,7 @@ def patched(
         patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
     if patch.distance():
         patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
+    patch.keep_batch(after)
     refused = patch.mend(after, frozenset(patch.broken(launch)))
     left = _Environment(framework, workload, own, best).settle(patch)
     changes = tuple(_changes(launch, patch.launch))
@@ -107,6 +110,16 @@ class _Patch:
                 self._try_nearer(name, values)
             else:
                 self._step(name, values, goal)
+
+    def keep_batch(self, written: Mapping[str, tuple[str, ...]]) -> None:
+        """States the global batch where the script leaves it to the plan, and the changed plan makes another of it."""
+        name = self._framework.batch_argument
+        if name is None or name not in written or name in self.launch.said():
+            return
+        with suppress(ReadingError):  # of a model that the arguments name
+            job = self._framework.read_job(self.launch.arguments, self._num_devices)
+            if job.global_batch_size != self._workload.training.global_batch_size:
+                self.settle({name: written[name]})
 
     def broken(self, launch: Launch) -> list[Fact]:
         """Combinations of arguments that the release refuses; arguments that it does not know are passed over."""

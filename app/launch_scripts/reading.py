@@ -301,10 +301,6 @@ def _sentences(read: ReadJob, launch: Launch, found: list[Passed]) -> list[Passe
 
 
 def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: int, profile: HardwareProfile) -> dict[str, Any]:
-    strategy = read.strategy
-    batch = read.global_batch_size
-    if batch is None and framework.suffix == "sh":  # [megatron-0.12, arguments.py]: one micro batch of each replica
-        batch = strategy.micro_batch_size * strategy.dp
     software: dict[str, Any] = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
     if framework.target.priced_as in stacks_of(profile.family):
         software["stack"] = framework.target.priced_as
@@ -323,7 +319,7 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
         "cluster": {"hardware": hardware, "num_devices": num_devices},
         "training": {
             "seq_length": read.seq_length,
-            "global_batch_size": batch,
+            "global_batch_size": read.global_batch_size,
             "precision": read.precision,
             **({} if read.fp8_recipe is None else {"fp8_recipe": read.fp8_recipe}),
             **({} if read.fp8_param_gather is None else {"fp8_param_gather": read.fp8_param_gather}),

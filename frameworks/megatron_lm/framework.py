@@ -19,7 +19,7 @@ from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
 from frameworks.megatron_lm.bridge_file import SUFFIX, python_file
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19, Dialect
-from frameworks.megatron_lm.job_reader import read, read_job
+from frameworks.megatron_lm.job_reader import BATCH, read, read_job
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.writer import arguments
@@ -104,6 +104,7 @@ def _framework(
         untold=partial(_untold, dialect),
         misstated=partial(_misstated, dialect),
         uneven=uneven_fine_tune,
+        batch_argument=BATCH,
         read_job=partial(_read_job, dialect),
         refused_at_start=partial(_refused_at_start, release),
         unwritable=_unwritable,

@@ -29,6 +29,7 @@ from frameworks.release import Kind, Release, problems, values_of
 from frameworks.table import Table
 from frameworks.unread import UNEVEN, Unread, assumed, unread
 
+BATCH = "global-batch-size"
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 STATED_ROWS, TOKENIZERS = ("padded-vocab-size", "pad-vocab-size-to", "vocab-size"), ("tokenizer-model", "tokenizer-name-or-path")
 GATHERS, REUSES_BUFFER = "fp8-param-gather", "reuse-grad-buf-for-mxfp8-param-ag"
@@ -71,7 +72,7 @@ class JobReading(Reading):
             model,
             strategy,
             self.number("seq-length", low=1),
-            self.number("global-batch-size", low=1),
+            self.number(BATCH, low=1) or strategy.micro_batch_size * strategy.dp,  # [megatron-0.12, arguments.py]
             self.precision(),
             (*notes, *self.masks(), *assumed(self.written)),
             self.balance(model, notes),

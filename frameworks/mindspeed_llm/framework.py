@@ -10,6 +10,7 @@ from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import misstated, untold
+from frameworks.megatron_lm.job_reader import BATCH
 from frameworks.megatron_lm.script import script
 from frameworks.mindspeed_llm.fixed_switches import FIXED
 from frameworks.mindspeed_llm.job_reader import JobReading
@@ -47,6 +48,7 @@ MINDSPEED_LLM = Framework(
     misstated=partial(misstated, RELEASE, MODEL, NAME),
     read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
+    batch_argument=BATCH,
     by_tensor=forms,
     purposes={
         **HARDWARE_QUEUE,

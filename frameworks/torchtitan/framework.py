@@ -12,7 +12,7 @@ from frameworks.torchtitan.job_reader import read_job
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.reader import read
 from frameworks.torchtitan.rules import FIXED, NAME, OPTIMIZERS, PLACEMENTS, RULES
-from frameworks.torchtitan.table import RELEASE, TABLE
+from frameworks.torchtitan.table import BATCH, RELEASE, TABLE
 from frameworks.torchtitan.toml_file import toml_file
 from frameworks.torchtitan.writer import arguments
 
@@ -48,5 +48,6 @@ TORCHTITAN = Framework(
     file=toml_file,
     untold=untold,
     uneven=uneven,
+    batch_argument=BATCH,
     misstated=lambda workload: misstated(workload.model),
 )

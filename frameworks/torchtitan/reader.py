@@ -19,6 +19,7 @@ from frameworks.torchtitan.checkpoints import BY_OPERATORS, Mode, checkpoints_of
 from frameworks.torchtitan.flavors import FLAVORS, UNREAD_FAMILIES, Flavor
 from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
 from frameworks.torchtitan.table import (
+    BATCH,
     BY_OPERATOR,
     COMPILE,
     COMPILED,
@@ -134,7 +135,7 @@ class Reading(OptionValues):
     @property
     def global_batch_size(self) -> int:
         """Samples of a step [torchtitan-0.2, train.py:200]. A pipeline that runs several times a step has no price."""
-        given, once = self.number("training.global_batch_size", low=-1), self.at_once * self.dp
+        given, once = self.number(BATCH, low=-1), self.at_once * self.dp
         if given <= 0:
             return once
         if given % once:

@@ -16,6 +16,7 @@ RELEASE = read_release(Path(__file__).with_name("0.2.json"))
 PARALLELISM = "parallelism"
 REPLICAS, SHARDS = f"{PARALLELISM}.data_parallel_replicate_degree", f"{PARALLELISM}.data_parallel_shard_degree"
 RESHARD = f"{PARALLELISM}.fsdp_reshard_after_forward"
+BATCH = "training.global_batch_size"
 STAGES = f"{PARALLELISM}.module_fqns_per_model_part"
 OPTION = "activation_checkpoint.selective_ac_option"
 BY_OPERATOR = RecomputeModule.EVERY_OTHER_MATMUL

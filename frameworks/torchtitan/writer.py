@@ -18,6 +18,7 @@ from frameworks.torchtitan.flavors import flavor_for
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.stages import modules_of
 from frameworks.torchtitan.table import (
+    BATCH,
     COMPILE,
     COMPILED,
     OPTION,
@@ -56,7 +57,7 @@ def _batch(workload: Workload, s: ParallelStrategy) -> Options:
     at_once = s.micro_batch_size * (num_microbatches(workload, s) if s.pp > 1 else 1)
     return {
         TABLE.columns["micro_batch_size"]: at_once,
-        "training.global_batch_size": workload.training.global_batch_size,
+        BATCH: workload.training.global_batch_size,
         "training.seq_len": workload.training.seq_length,
     }
 

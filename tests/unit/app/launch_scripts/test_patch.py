@@ -92,6 +92,36 @@ def test_a_changed_launch_file_says_the_other_plan(framework: str, model: str, f
     assert (after.model, after.global_batch_size, after.seq_length) == (before.model, before.global_batch_size, before.seq_length)
 
 
+@pytest.mark.parametrize(
+    ("framework", "argument"),
+    [
+        ("torchtitan", "training.global_batch_size"),
+        ("megatron-lm", "global-batch-size"),
+        ("mindspeed-llm", "global-batch-size"),
+    ],
+)
+def test_a_batch_that_followed_from_the_plan_stays(framework: str, argument: str) -> None:
+    made, record = workload(framework, "uneven"), BY_NAME[framework]
+    plans = [plan for plan in legal_plans(framework, "uneven") if plan.pp == 1]
+    own = max(plans, key=lambda plan: plan.micro_batch_size * plan.dp)
+    made = replace(made, training=replace(made.training, global_batch_size=own.micro_batch_size * own.dp))
+    best = next(
+        plan
+        for plan in plans
+        if (at_once := plan.micro_batch_size * plan.dp) < own.micro_batch_size * own.dp
+        and made.training.global_batch_size % at_once == 0
+    )
+    stated, _ = read_launch(text_of(framework, made, own), Given("plan"), made.cluster.profile.family, None)
+    launch = stated.again(next(stated.without(argument)))
+    assert argument not in launch.said()
+    assert job_of(record, launch.arguments, made).global_batch_size == made.training.global_batch_size
+    patch = patched(launch, record, made, own, best, made.cluster.num_devices)
+    assert patch.is_exact
+    assert job_of(record, patch.launch.arguments, made).global_batch_size == made.training.global_batch_size
+    assert patch.launch.said()[argument] == (str(made.training.global_batch_size),)
+    assert argument not in patched(launch, record, made, own, own, made.cluster.num_devices).launch.said()
+
+
 def test_a_section_of_a_yaml_file_goes_with_its_last_option() -> None:
     made = workload("mindformers", "uneven")
     record = BY_NAME["mindformers"]
