@@ -115,7 +115,7 @@ def test_what_is_not_said_is_the_frameworks_default(label: str) -> None:
     assert back.model.moe is not None
     assert (back.model.moe.top_k, back.model.moe.expert_ffn_hidden_size) == (2, 128)
     assert back.model.constants.router.normalize_topk
-    assert (back.seq_length, back.global_batch_size, back.precision) == (None, None, "fp32")
+    assert (back.seq_length, back.global_batch_size, back.precision) == (None, 1, "fp32")
     assert back.model.vocab_size == 0
     assert back.not_understood == (
         "vocab-size is not given: the tokenizer decides how many rows the embedding has.",
