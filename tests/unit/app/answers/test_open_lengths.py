@@ -42,7 +42,7 @@ def test_a_search_a_job_and_the_launch_file_have_one_interval(tmp_path: Path, as
     planned = json.loads(command("estimate", folder / "plan-1.job.yaml", "--json").stdout)
     script = folder / name
     read = json.loads(command("estimate", script, "--hardware", "h100-sxm-80gb", "--devices", "16", "--json").stdout)
-    wanted = ("--hardware", "h100-sxm-80gb", "--devices", "16", "--time-limit", "0.1", "--json")
+    wanted = ("--hardware", "h100-sxm-80gb", "--devices", "16", "--time-limit", "5", "--json")
     tuned = json.loads(command("tune", script, *wanted).stdout)
     of_search = found["plans"][0]["estimate"]
     for estimate in (planned["estimate"], read["estimate"], tuned["estimate"]):
