@@ -149,15 +149,15 @@ def read_script_job(
         not_understood.append(
             Passed(None, "", Sentence("the launcher starts {} devices, and {} were asked for", started, devices))
         )
-    num_devices = started if devices is None else devices
+    num_devices = started if devices is None else _allowed(devices)
     read = _read_job(framework, launch, given, num_devices, folder, is_stated=devices is not None)
     ignored = _ignored(framework, read, launch, given, assume or {})
     strategy = read.strategy
-    num_devices = num_devices or (None if framework.suffix == "sh" else strategy.tp * strategy.pp * strategy.cp * strategy.dp)
+    if num_devices is None and framework.suffix != "sh":
+        num_devices = strategy.tp * strategy.pp * strategy.cp * strategy.dp
     if num_devices is None:
         raise InputError(Sentence("devices: the script's launcher does not say how many processes it starts; give --devices."))
-    if not 1 <= num_devices <= MAX_DEVICES:
-        raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
+    num_devices = _allowed(num_devices)
     if vocab_size is not None:
         read = replace(read, not_understood=tuple(note for note in read.not_understood if note != ROWS_UNSAID))
     not_understood += _sentences(read, launch, not_understood)
@@ -263,6 +263,12 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     derived = ("dp", "num_microbatches", *placed, "schedule", "microbatch_group_size_per_vp_stage")
     kept = {name: value for name, value in strategy.items() if name not in derived}
     return {**kept, **changes}
+
+
+def _allowed(num_devices: int) -> int:
+    if not 1 <= num_devices <= MAX_DEVICES:
+        raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
+    return num_devices
 
 
 def _whose_number(is_stated: bool) -> str:

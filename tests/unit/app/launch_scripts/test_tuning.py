@@ -310,3 +310,9 @@ def test_changes_of_the_layout_come_first_and_name_what_a_checkpoint_needs() -> 
     one = {"recompute-num-layers": False, "micro-batch-size": False, "num-layers": True, "pipeline-model-parallel-size": True}
     for name, converts in one.items():
         assert ("convert" in changes_text([ScriptChange(argument=name, was="1", now="2", line=1)])) is converts
+
+
+@pytest.mark.parametrize("command", ["estimate", "tune"])
+def test_no_devices_are_refused(command: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(script), "--hardware", "h100-sxm-80gb", "--devices", "0"]) == 2
+    assert "devices: 0 is not allowed; give 1 to" in capsys.readouterr().err
