@@ -40,7 +40,7 @@ TARGETS = {"ascend": ("any", "mindspeed-llm"), "nvidia": ("any", "megatron-lm@0.
 MODES = ("none", "layernorm+mlp_act", "block:50%", "full")
 LORA = TrainingTask(Task.LORA, Adapters(16, 32.0, ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")))
 STACKS = {"any": "megatron-lm", "torchtitan": "fsdp"}
-KINDS = (  # model, hardware, target, and what else differs from pretraining with Adam; others than those above
+KINDS = (  # model, hardware, target, and what else differs from a search for pretraining with Adam; others than those above
     ("nemotron-h-8b", "h100-sxm-80gb", "megatron-lm@0.19", {}),
     ("nemotron-3-nano-30b-a3b", "h100-sxm-80gb", "megatron-lm@0.19", {}),
     ("qwen3-next-80b-a3b", "h100-sxm-80gb", "any", {}),
@@ -51,6 +51,8 @@ KINDS = (  # model, hardware, target, and what else differs from pretraining wit
     ("qwen3-8b", "h100-sxm-80gb", "any", {"task": LORA}),
     ("qwen3-8b", "h100-sxm-80gb", "megatron-lm@0.19", {"optimizer": Optimizer("muon")}),
     ("qwen3-14b", "h100-sxm-80gb", "megatron-lm@0.19", {"precision": "fp8"}),
+    ("llama-3.1-8b", "h100-sxm-80gb", "megatron-lm@0.19", {"zero_stage": (1, 2, 3)}),
+    ("deepseek-v2-lite", "h100-sxm-80gb", "torchtitan", {}),
 )
 
 
@@ -109,7 +111,9 @@ def job_of_kind(seed: int) -> Job:
     if target != "torchtitan":  # which trains published models alone
         model = cut(model, layers)
     experts = {"ep": (1, 4, 8), "etp": (1,), "dispatcher": (Dispatcher.ALLTOALL,)}
+    training = {name: value for name, value in differing.items() if name != "zero_stage"}
     limits = SearchLimits(
+        zero_stage=differing.get("zero_stage"),
         tp=some.choice(((1, 2), (1, 4), (1, 2, 4))),
         pp=(1, 2, 4),
         vpp=(1, 2),
@@ -120,7 +124,7 @@ def job_of_kind(seed: int) -> Job:
     )
     workload = Workload(
         model=model,
-        training=TrainingJob(seq_length=8192, global_batch_size=devices * some.choice((2, 4)), **differing),
+        training=TrainingJob(seq_length=8192, global_batch_size=devices * some.choice((2, 4)), **training),
         cluster=Cluster(profile(hardware), devices),
         software=Software(STACKS.get(target, target.partition("@")[0]), target=target),
     )
