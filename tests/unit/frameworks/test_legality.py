@@ -294,15 +294,19 @@ def test_the_document_states_the_rules() -> None:
 
 def test_published_runs_are_legal() -> None:
     # All ran, so physics must allow them, except for four rows of one sweep whose 108 heads eight ranks cannot share, and one
-    # whose samples are of several lengths, each padded to a multiple of tp: the record has their mean.
+    # whose samples are of several lengths, each padded to a multiple of tp: the record has their mean. Of checkpoints by operator
+    # around matmuls in 8 bits it is not known what they keep: runs of them are priced as those in 16 bits, and plans are refused.
     runs = [run for name in ("ascend", "gpu") for run in read_run_records(ROOT / "calibration" / "runs" / f"{name}.jsonl")]
     illegal = {
         run.id: [v.rule for v in violations(run.workload, run.strategy, "any")] for run in runs if isinstance(run, RunRecord)
     }
     assert len(illegal) > 900
+    in_eight_bits = {run.id for run in runs if isinstance(run, RunRecord) and run.workload.training.precision == "fp8"}
     unexplained = {
         name: rules
         for name, rules in illegal.items()
-        if rules and not any(known in name for known in ("196b-h13824-ax-384g-tp8", "rlupdate-a3-256die-tp4pp8ep32-s3115"))
+        if rules
+        and not any(known in name for known in ("196b-h13824-ax-384g-tp8", "rlupdate-a3-256die-tp4pp8ep32-s3115"))
+        and not (rules == ["recompute_by_operator"] and name in in_eight_bits)
     }
     assert unexplained == {}
