@@ -41,10 +41,19 @@ def plain(family: str, report: ValidationReport) -> list[tuple[float | None, flo
     return predicted(report)[:: EVERY[family]]
 
 
+def of_peak(row: dict[str, Any]) -> dict[str, Any]:
+    """What a measurement says of which peak it is; the bytes are any."""
+    measured = row["measured"]
+    basis = {"peak_memory_basis": measured.get("peak_memory_basis"), "peak_memory_last_rank_bytes": None}
+    if measured.get("peak_memory_last_rank_bytes") is None:
+        return basis
+    return {**basis, "peak_memory_last_rank_bytes": 1.0, "peak_memory_bytes": None}
+
+
 def stripped(row: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in row.items() if key not in DESCRIPTIVE}
     kept["model"] = {key: value for key, value in row["model"].items() if key not in ("name", "family")}
-    kept["measured"] = {"peak_memory_basis": row["measured"].get("peak_memory_basis")}
+    kept["measured"] = of_peak(row)
     return kept
 
 
@@ -63,7 +72,7 @@ def test_swapping_names_sources_and_measurements_changes_no_bit(
             **row,
             **{key: other.get(key) for key in DESCRIPTIVE},
             "model": {**row["model"], "name": other["model"]["name"], "family": other["model"]["family"]},
-            "measured": {**other["measured"], "peak_memory_basis": row["measured"].get("peak_memory_basis")},
+            "measured": {**other["measured"], **of_peak(row)},
         }
         for row, other in zip(rows, others, strict=True)
     ]
