@@ -269,9 +269,10 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     keeps = keeps_whole_stages(workload, batch)
-    gathered = np.where(shards_each_layer(workload, batch), element_factor(workload) * WEIGHT_BYTES, 0.0)
+    shards = shards_each_layer(workload, batch)
+    gathered = np.where(shards, element_factor(workload) * WEIGHT_BYTES, 0.0)
     ahead = parameters.largest_layer
-    if has_units(workload):
+    if has_units(workload) and shards.any():
         ahead = parameters.mean_layer * layers_ahead(workload, parameters.mean_layer, parameters.layers)
     new = np.where(keeps, trained.largest_layer, trained.largest_tensor)
     held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * new
@@ -314,6 +315,8 @@ def waiting_gradients_bytes(
         Activations that the backward of one layer gives back.
     """
     waits = scatters_each_micro_batch(workload, batch) & has_units(workload)
+    if not waits.any():  # as in most searches
+        return np.zeros_like(trained.dense), np.zeros_like(trained.dense)
     each = np.where(waits & (not workload.training.task.is_frozen), gradient_bytes(workload, batch), 0.0)
     head = is_last * (workload.model.vocab_size * workload.model.hidden_size / batch.tp)
     layer = np.maximum(each * trained.mean_layer - freed_bytes, 0.0)
