@@ -7,12 +7,13 @@ Priors come from published kernel and collective measurements and from grey-box 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.software_options import option_changes
 from cost_models.shapes.traits import family_traits
 from cost_models.shapes.workload import Software
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

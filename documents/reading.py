@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -17,6 +17,7 @@ import yaml
 
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, cause_of, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 if TYPE_CHECKING:

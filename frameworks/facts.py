@@ -7,7 +7,6 @@ row of a batch, and be put into words for one plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, Scope
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.release import Exclusion, Fact, Release, parts_of
 from frameworks.rule import Mask, Rule, SwitchRule, has_effect, none_of

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from frameworks.rule import Mask, has_effect
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cost_models.shapes.optimizers import ADAM, Optimizer
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
 from frameworks.fixed import Fixed

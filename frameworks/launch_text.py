@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.release import Release

@@ -6,13 +6,14 @@ Physics rules apply to every target; a framework adds its own. ``docs/legality.m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.framework import Framework
 from frameworks.physics import degrees, memory, optimizers, pipeline, switches

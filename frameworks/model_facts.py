@@ -7,11 +7,12 @@ can add values that follow from several fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape, SparseAttention
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.release import Argument, Given, Kind, Release, accepts, values_of
 

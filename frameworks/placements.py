@@ -7,12 +7,12 @@ from the MTP modules to the head.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
 from cost_models.shapes.strategy import LayerLayout
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.rule import Rule, layout_of, layout_violates, up_to
 

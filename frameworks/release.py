@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from documents.checking import Section, check
 from documents.errors import InputError, nearest, show, unknown_name
+from documents.late_methods import dataclass
 from documents.reading import read_document
 from documents.sentences import Sentence, joined
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +14,7 @@ from cost_models.shapes.layout import EMPTY_STAGES, default_layout, layer_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 Mask = NDArray[np.bool_]

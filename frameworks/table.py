@@ -6,7 +6,7 @@ From one ``Table`` follow the supported parts (with the rules about them), the w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
+from documents.late_methods import dataclass
 from frameworks.release import Given, Release, holds
 
 K = TypeVar("K")

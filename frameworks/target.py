@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 
 
 class TargetError(InputError):

@@ -7,10 +7,11 @@ model reads the plain floats.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 
 LEAST_CAPABILITY, MOST_CAPABILITY = 1, 20
 # The oldest compute capability of a family whose matrix units multiply in each precision [cuda-gpus; transformer-engine,

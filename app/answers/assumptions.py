@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import isfinite
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.quantities import GIB
 from documents.sentences import Sentence, plain
 from frameworks.legality import own_rules, rules_for

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.answers.site import assumed_sentences, failing_site, nodes_of
@@ -13,6 +12,7 @@ from app.jobs.job import Job
 from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, word
 
 # Parts of a step in which a device waits: for a link, its host or other ranks.

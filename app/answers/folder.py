@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from pathlib import Path
 
 from documents.errors import InputError, cause_of
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.registry import FRAMEWORKS
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, n
 from cost_models.step.result import Estimate
 from cost_models.step.steady_masking import steady_masked_fraction
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MAX_SIMULATED_TASKS = 1_000_000  # about a minute without a steady state, a second with one

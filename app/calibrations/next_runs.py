@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from cost_models.shapes.strategy import ParallelStrategy, RecomputeMethod, Sched
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from cost_models.step.composition import estimate
 from documents.hashing import fingerprint
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.legality import legal_mask
 from search.plans.plan import strategy_to_mapping

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 
 VOCABULARY_TOLERANCE = 0.02  # embeddings are padded to rows that the tensor ranks divide
 

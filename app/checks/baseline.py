@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile

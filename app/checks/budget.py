@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -11,6 +11,7 @@ from pydantic import Field, create_model
 from app.checks.metrics import MEASURES, METRICS, SLOWDOWN
 from documents.checking import Section, check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 LARGEST = 1e18

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.reading import read_bytes
 from documents.sentences import Sentence, joined
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.answers.price import estimate_document
@@ -25,6 +25,7 @@ from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.quantities import percent
 from documents.sentences import Sentence
 from frameworks.legality import violations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from app.jobs.job import job_document
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 GIT_TIMEOUT_S = 30.0

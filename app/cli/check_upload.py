@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -15,6 +14,7 @@ from app.jobs.job import Job
 from calibration.files.calibrations import calibration_document
 from documents.checking import check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.writer import profile_document

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.reading import read_bytes, shown_path
 from documents.sentences import Sentence
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 _MAX_HOPS = 16  # proxies between a caller and the server

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -21,6 +20,7 @@ from app.http.state import state_of
 from app.storage.clock import now_s
 from app.storage.database_errors import cause
 from app.storage.tables import ApiKey, AuditRecord
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MAX_ACTION = 500  # characters

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Literal, get_args
 from uuid import uuid4
@@ -16,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.tables import ApiKey
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 Scope = Literal["read", "write", "metrics", "admin"]

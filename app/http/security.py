@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from app.http.keys import KeyLimits
 from app.http.problems import ServiceError
 from app.http.state import ServerState, state_of
 from documents.errors import show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 LOCAL_CALLER = "local"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyio import CapacityLimiter
 from fastapi import Request
@@ -16,6 +16,7 @@ from app.http.places import Places
 from app.http.pricing import Pricing
 from app.http.rates import Known, Rates
 from app.storage.session import Database
+from documents.late_methods import dataclass
 
 WRONG_KEYS_A_MINUTE = 30  # connections from one address
 SEARCHES_AT_ONCE, SEARCHES_WAITING = 3, 64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from pydantic import Field
 from documents.bounds import MAX_TOKENS, Line, LongLine
 from documents.checking import Section, check
 from documents.errors import InputError, show, unknown_name
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, plain, recognized
 
 NOT_GIVEN = Sentence("(not given)")

@@ -7,7 +7,6 @@ nothing have an entry here: other values, or why there are none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import STACKS, stacks_of
 from cost_models.shapes.workload import Workload
 from documents.checking import Section, schema_of
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from search.placement.layer_moves import move_text, moved
 

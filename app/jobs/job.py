@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.reading import LIMITS, parse_document, read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue as hardware

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, plain, recognized, separators
 
 FOLDER = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from app.launch_scripts.launch import Launch, named_values
 from app.launch_scripts.schemas import ScriptChange
@@ -12,6 +12,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
 from frameworks.options import as_given, options_of

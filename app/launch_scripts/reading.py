@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -30,6 +30,7 @@ from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.framework import ROWS_UNSAID, DevicesError, Framework, ReadingError, ReadJob
 from frameworks.megatron_lm import hybrid

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,6 +12,7 @@ from app.launch_scripts.entries import MODULES, READ, fork_of, is_tool, other_tr
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.launcher import num_processes, slurm_variables
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from documents.shell.syntax import Place, ShellError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from calibration.measurements.cases import Case, Kind
 from calibration.measurements.timing import UnsupportedCaseError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}

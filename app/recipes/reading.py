@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from app.rl.models import model_of
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.post_training.recipe import NamedModel, ReadRecipe

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from documents.late_methods import dataclass
 from meshplan.drawings import COLOURS
 
 WIDTH = 760.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show, unknown_name
+from documents.late_methods import dataclass
 from documents.reading import read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile

@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from app.http.addresses import NO_PROXIES, Proxies, network_of
 from app.http.problems import KINDS, MEDIA_TYPE, ServiceError, problem_document
 from app.server.framing import StrictConnection
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 HEALTH_PATHS = ("/healthz", "/readyz")

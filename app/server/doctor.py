@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Literal
@@ -31,6 +30,7 @@ from app.storage.upgrade import check_current
 from app.studies import service
 from calibration.files.calibrations import FAMILIES, shipped_calibration
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 from meshplan import __version__

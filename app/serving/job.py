@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.calibrations.constants import constants_for, own_calibrations
@@ -18,6 +17,7 @@ from cost_models.serving.service import RequestShape
 from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from app.serving.job import ServingJob, layout_of, parse_serving_job
 from app.serving.service import serving_document
 from cost_models.serving.service import prefill_rate, time_per_token_s
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

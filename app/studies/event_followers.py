@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import structlog
 from fastapi import Request
@@ -21,6 +20,7 @@ from app.storage.database_errors import DATABASE_AWAY, cause
 from app.storage.session import Database
 from app.studies import service
 from app.studies.schemas import EventView
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 POLL_S = 0.25

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import ColumnElement, delete, func, select
@@ -17,6 +16,7 @@ from app.storage.sqlite import ASK_AGAIN_S
 from app.storage.tables import AuditRecord, Calibration, IdempotencyRecord, KeptCheck, MeasuredRun, Study
 from app.studies import repository
 from app.studies.access import UNFINISHED
+from documents.late_methods import dataclass
 
 KEEP_ANSWERS_S = 24 * 3600.0  # days for which a repeated Idempotency-Key gets the first answer
 SECONDS_PER_DAY = 86_400.0

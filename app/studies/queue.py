@@ -7,7 +7,6 @@ for dead and comes back finds its writes refused: no trial is lost, and none is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select
@@ -17,6 +16,7 @@ from app.storage.clock import now_s
 from app.storage.tables import Point, Study, Trial
 from app.studies import queue_order, repository
 from app.studies.work import Outcome
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not block the others

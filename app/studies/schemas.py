@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, create_model
@@ -29,6 +28,7 @@ from app.studies.queue_order import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.json_documents import DescribedBy, Document
 from documents.checking import Section
+from documents.late_methods import dataclass
 from documents.said import Said
 from documents.sentences import Sentence
 from search.ranking.proof import Proof

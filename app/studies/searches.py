@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.answers.assumptions import assumption_sentences
@@ -29,6 +28,7 @@ from app.studies.schemas import StudyResult
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration, calibration_for
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, func, select
@@ -29,6 +29,7 @@ from app.studies.schemas import (
     Trial,
 )
 from app.studies.work import Asked, Kind
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from meshplan import __version__
 from search.results.search_result import Rejection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.jobs.fields import StrategySection
@@ -17,6 +16,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from meshplan import __version__

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
@@ -34,6 +33,7 @@ from app.studies.searches import SEARCH
 from app.studies.sweeps import SWEEP
 from app.studies.work import Kind
 from app.text.json_documents import DescribedBy, plain
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MAX_WAIT_S = 60

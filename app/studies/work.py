@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.storage.tables import Point, Trial
+from documents.late_methods import dataclass
 from meshplan import __version__
 from search.session.progress import Progress
 from search.session.runner import SteppedWork

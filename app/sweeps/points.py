@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from app.jobs.sweep import DeviceRange, SweepSection
 from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.answers.open_fields import warnings_of
@@ -24,6 +24,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InfeasibleError, InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from documents.built_when_used import BuiltWhenUsed
+from documents.late_methods import dataclass
 from documents.printable import ACTING
 from documents.said import WITH_PARTS, written
 

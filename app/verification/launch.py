@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from frameworks.framework import Start

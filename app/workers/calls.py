@@ -7,13 +7,13 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.heap import trim
 from app.workers.process import end_with_parents
 from documents.errors import InfeasibleError, InputError
+from documents.late_methods import dataclass
 from documents.said import WITH_PARTS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -29,6 +29,7 @@ from documents.bounds import CALIBRATION_BYTES, Text
 from documents.checking import LenientSection, OneOf, Section, check
 from documents.errors import InputError, did_you_mean, show
 from documents.hashing import text_fingerprint
+from documents.late_methods import dataclass
 from documents.reading import Limits, parse_document, read_document
 from documents.sentences import Sentence
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
+
+from documents.late_methods import dataclass
 
 PREDICTED = ("predicted_step_time_s", "low_s", "high_s", "predicted_peak_memory_bytes")
 _DIGITS = 5

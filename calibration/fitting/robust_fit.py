@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from calibration.records.training import RunRecord
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.shapes.strategy import StrategyBatch, concatenate
 from cost_models.simulation.step_times import simulate
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]

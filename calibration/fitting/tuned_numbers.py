@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.layer import communication, compute, host, modules
 from cost_models.shapes.traits import family_traits
+from documents.late_methods import dataclass
 
 RUNS = ("[runs-fit]", "[runs-ascend]", "[runs-gpu]")  # citations of runs
 

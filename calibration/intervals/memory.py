@@ -7,7 +7,6 @@ bands rest on the peaks of all of them, and a job's stack and kind of model deci
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import Constants, PeakSpread, prior_constants
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 

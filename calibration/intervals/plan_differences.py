@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +19,7 @@ from calibration.intervals.widening import NOMINAL_COVERAGE
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from calibration.validation.plan_order import plan_key
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -25,6 +25,7 @@ from calibration.intervals.widening import (
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from calibration.fitting.robust_fit import Floats
 from calibration.leave_out.nested import NestedModel
 from calibration.splits.folds import Mask, grouped_folds
 from calibration.splits.groups import architecture, publication
+from documents.late_methods import dataclass
 
 # Values at which a mechanism costs nothing or equals its plain form.
 SWITCHED_OFF = {

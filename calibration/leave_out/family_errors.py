@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -31,6 +30,7 @@ from calibration.records.training import RunRecord
 from calibration.splits.folds import Fold, Mask, grouped_folds, rolling_folds
 from calibration.splits.groups import GROUPINGS, architecture, chip, framework, period
 from calibration.splits.mechanisms import run_mechanisms
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 ROLLING = Sentence("rolling origin")

@@ -8,7 +8,7 @@ with a spread for the uncertainty of that value, and only the remaining runs mov
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from calibration.fitting.robust_fit import Floats, Observation, log_errors_of, r
 from calibration.fitting.tuned_numbers import TUNED, WithoutRuns, numbers_at
 from calibration.splits.folds import Fold, Mask
 from cost_models.constants import CONSTANTS, Constants
+from documents.late_methods import dataclass
 
 _STEP = 0.02  # step of a number's logarithm, for derivatives
 _SMALLEST = 1e-12  # step of a number that may be zero

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from documents.errors import unknown_name
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 CPU_SHRINK = 8  # factor on rows, widths and lengths on a processor: a call then takes milliseconds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 MAX_LOG_BYTES = 2**20

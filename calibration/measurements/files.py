@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +15,7 @@ from calibration.measurements.timing import MAX_BATCHES, MAX_CALLS, Measured, Sk
 from documents.bounds import MAX_RANKS, Line, LongLine
 from documents.checking import LenientSection, OneOf, check
 from documents.errors import InputError, did_you_mean, show
+from documents.late_methods import dataclass
 from documents.reading import Limits, read_document
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import LEAST_CAPABILITY, MOST_CAPABILITY

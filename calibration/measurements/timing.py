@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
 from calibration.measurements.cases import Case
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 BATCH_S = 0.05  # seconds of calls between clock readings: much longer than a reading, much shorter than a device's warm-up

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from calibration.records.training import RefusedRecord, RunRecord
 from calibration.splits.groups import architecture
 from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.traits import family_traits
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 # Constants that runs of each family may move: about eight mechanisms, and up to three deviations for each further stack.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from calibration.procedure.calibrate import free_constants
 from calibration.splits.groups import architecture
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step
+from documents.late_methods import dataclass
 
 # Largest cluster in a fit without large ones, by family: two runs on Ascend have more than 64 devices.
 SMALL_DEVICES = {"ascend": 16, "gpu": 64}

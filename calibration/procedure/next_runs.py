@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from calibration.files.calibrations import Calibration
 from calibration.fitting.robust_fit import ERROR_SCALE
 from calibration.procedure.calibrate import SITE_LOG_SPREAD, site_constants
 from cost_models.constants import CONSTANTS, Constants
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

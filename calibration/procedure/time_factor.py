@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from calibration.files.calibrations import Calibration
 from calibration.fitting.robust_fit import Floats, Observation
 from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 LOWEST, HIGHEST = 0.2, 5.0  # bounds of a job's factor

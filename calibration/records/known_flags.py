@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
 from typing import Any
 
 from cost_models.shapes.switches import Feature
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 OFF = frozenset(("false", "off", "0", "none", "no"))

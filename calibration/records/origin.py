@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from documents.bounds import MAX_TEXT
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 # Sources of ``Origin.published``; the first that gives a date counts. Documented in calibration/runs/README.md.

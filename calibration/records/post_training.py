@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from calibration.records.training import RefusedRecord, record_lines
 from documents.bounds import MAX_DEVICES, MAX_MEASURED, MAX_TEXT
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 KINDS = ("rl_step", "rollout", "weight_sync", "inference_prefill", "inference_decode", "inference_serving", "staleness_quality")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from calibration.records.known_flags import OFF
@@ -13,6 +12,7 @@ from calibration.records.software import RecordSoftware
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents import bounds
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 _MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # Megatron's name for MLP_ACT

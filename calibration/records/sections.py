@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -10,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from documents import bounds
 from documents.checking import LenientSection
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MIN_MEASURED = 1e-6  # s, bytes, tokens/s: positive, since errors are relative

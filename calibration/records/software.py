@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from calibration.records.known_flags import OFF, Flag
 from calibration.records.sections import Notes, SoftwareSection
@@ -13,6 +13,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.traits import STACKS, default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from calibration.records.known_flags import Effect, Flag, read_features
 from calibration.records.layout import record_layout
@@ -15,6 +15,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 # NeMo's distributed optimizers overlap both by default, also where a record lists other switches. Its performance recipes overlap

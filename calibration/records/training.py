@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Worklo
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.reading import read_bytes
 from documents.sentences import Sentence
 from hardware_profiles.catalogue import named

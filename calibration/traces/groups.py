@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from calibration.traces.measured import COMMUNICATION_PARTS, TOGETHER, Part
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Parts = frozenset[Part]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 TOGETHER = "+"  # joins parts that a trace does not distinguish

@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from calibration.traces.measured import MeasuredStep, Part, Source, TraceError, chosen, median_step
 from documents.errors import show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 MAX_ROWS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from calibration.traces.measured import (
     median_step,
 )
 from calibration.traces.step_table import read_step_table
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from calibration.records.training import RunRecord
+from documents.late_methods import dataclass
 
 GAP = 1.05  # measured times closer than this are noise
 

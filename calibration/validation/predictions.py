@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.result import Estimate
+from documents.late_methods import dataclass
 
 ConstantsFor = Callable[[Workload], Constants]
 IntervalFor = Callable[[RunRecord, float], tuple[float, float] | None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cost_models.delivery.checkpoints import CheckpointCost, best_interval_s, checkpoint_cost
 from cost_models.delivery.failures import DAY_S, FailureClass
@@ -14,6 +13,7 @@ from cost_models.delivery.renewal import NO_SPIKES, Effective, LossSpikes, effec
 from cost_models.delivery.repairs import Supply, supply
 from cost_models.delivery.slow_nodes import rate_left
 from cost_models.delivery.state import SavedState
+from documents.late_methods import dataclass
 
 LONGEST_INTERVAL_S = DAY_S  # between checkpoints, whatever the failures
 

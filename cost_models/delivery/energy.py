@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from documents.late_methods import dataclass
 
 JOULES_PER_KWH = 3.6e6
 

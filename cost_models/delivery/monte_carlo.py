@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.delivery.failures import FailureClass
 from cost_models.delivery.renewal import NO_SPIKES, LossSpikes
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

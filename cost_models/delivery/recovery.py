@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

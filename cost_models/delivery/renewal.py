@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cost_models.delivery.failures import FailureClass
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

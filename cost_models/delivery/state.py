@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.constants import Constants
@@ -16,6 +14,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.priced_groups import priced_groups
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

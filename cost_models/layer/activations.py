@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import MoeShape, Workload
+from documents.late_methods import dataclass
 
 # Bytes a score without fused attention: the softmax output; with dropout also its mask and its output. Models with a gated MLP
 # (LLaMA and later) are trained without dropout, earlier ones with it [korthikanti2022, section 4.1; megatron-main].

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.layer.compute import ADD_BYTES, ELEMENT_BYTES, READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
@@ -14,6 +12,7 @@ from cost_models.shapes.adapters import AdaptedLinear, adapted_linears, adapter_
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 ADAPTER_KERNELS = 4  # A, B, the scale and the sum with the layer's output, in a forward [peft, layer.py]
 

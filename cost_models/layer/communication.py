@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # exposed fraction of TP communication: a half micro batch hides the other's [runs-fit]
 

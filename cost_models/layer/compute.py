@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.releases import Ladder
 from cost_models.shapes.traits import AMPERE_INSTRUCTION_FRACTION, Generation
 from cost_models.shapes.workload import Cluster, Software, Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 

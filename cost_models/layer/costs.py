@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.layer.communication import ExpertComm, repeated_dispatch_s
@@ -15,6 +13,7 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import repeats_exchange
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.layer.compute import ADD_BYTES, READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
@@ -13,6 +11,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 LOSS_CHUNK_TOKENS = 1024  # of a sample in a chunk of the loss [mindspeed-llm, fsdp2/train/trainer.py:109]
 LOSS_FORWARD_FRACTION = 0.4  # assumed part of the cross-entropy traffic: maximum, exponent, sum; the rest is the gradient

@@ -20,7 +20,7 @@ all-gather         N - 1                                    N (m - 1), with m et
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,7 @@ from cost_models.shapes.expert_load import ExpertCounts, share_missed
 from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.workload import MoeShape
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

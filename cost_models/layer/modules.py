@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +32,7 @@ from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
+from documents.late_methods import dataclass
 
 # Device kernels that scale, cast and swizzle the operands of one expert's two matmuls. One call to the library launches them
 # all [transformer-engine]; [runs-fit].

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

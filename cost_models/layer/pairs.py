@@ -8,7 +8,6 @@ communication and hides the communication of an MoE layer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from cost_models.layer.costs import LayerCosts
 from cost_models.shapes.layer_keys import Floats
+from documents.late_methods import dataclass
 
 Pieces = Mapping[str, Floats]  # seconds ``[k]`` by name, as in ``AFTER``; a layer without experts has no communication
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice
 from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 
 class Copies(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from cost_models.constants import Constants, PeakSpread
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 # Each side of the errors is half a Student's t of two degrees of freedom. Its distribution and quantiles have closed forms and
 # its tails are heavy: predictions are exact if all memory is modelled, and far off if something is missing [runs-fit].

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from cost_models.shapes.precision import FOUR_BIT_BYTES, FOUR_BITS, Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import LayerKind, ModelShape, Workload
+from documents.late_methods import dataclass
 
 # Bytes a parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8

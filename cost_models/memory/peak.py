@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # fraction of the pool that is left when memory runs out: median of failed allocations [npu-oom]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -25,6 +24,7 @@ from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 ROUNDING_BYTES = 1.0  # safety margin for rounding of sums
 IN_ACTIVATIONS = ("recompute_checkpoints", "working_set", "logits", "optimizer_transient")

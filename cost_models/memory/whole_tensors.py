@@ -6,7 +6,7 @@ Newton-Schulz needs whole matrices, so that each of them belongs to one of the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from cost_models.shapes.parameters import MTP_NORMS, layer_parameters, num_param
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.late_methods import dataclass
 
 STATE_BYTES = 4.0  # of a moment in FP32
 # Four copies in FP32 of the matrix that is orthogonalised, as executed (docs/verification.md).

@@ -7,13 +7,13 @@ Ranks are numbered in Megatron's order tp-cp-ep-dp-pp, innermost first, and fill
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

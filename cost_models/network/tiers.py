@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.workload import Cluster, WorkloadError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
 

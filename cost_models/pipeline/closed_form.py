@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from cost_models.pipeline.stages import Stages
 from cost_models.pipeline.sums import over_kinds, weighted
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import Schedule
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,6 +12,7 @@ from cost_models.layer.pairs import PairSavings
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

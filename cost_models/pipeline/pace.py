@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,6 +12,7 @@ from cost_models.pipeline.largest import largest_of, member_table
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn
+from documents.late_methods import dataclass
 
 Meeting = tuple[int, int]  # sorts of the chunk of the forward and of the chunk of the backward
 Slots = tuple[tuple[float, tuple[Meeting, ...]], ...]

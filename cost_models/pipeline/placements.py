@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from cost_models.pipeline.pace import Sorts
 from cost_models.pipeline.stages import Counts, Stages, by_rank, ends_of_stages
 from cost_models.shapes.strategy import IntColumn, Placement
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from cost_models.layer.edges import EdgeCosts
 from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -16,6 +16,7 @@ from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.tensors import TensorPlan
 from cost_models.shapes.workload import LayerKind, ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Counts = NDArray[np.int64]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cost_models.shapes.traits import device_traits
+from documents.late_methods import dataclass
 from hardware_profiles.schema import HardwareProfile
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from cost_models.post_training.constants import constant
 from cost_models.post_training.program import Steady, Task, steady, streamed_end_s
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 ROLLOUT, TRAIN, SIDE, ALL = "rollout", "train", "reference", "all"

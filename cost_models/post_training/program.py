@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from documents.late_methods import dataclass
 
 ROUNDS = 48  # rounds to simulate; the first half is the fill
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from cost_models.post_training.constants import ENGINES
 from cost_models.post_training.shards import weight_slices
@@ -11,6 +10,7 @@ from cost_models.serving.engine import ServingLayout
 from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from hardware_profiles.schema import HardwareProfile
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -15,6 +15,7 @@ from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_UTILISATION, kv_capacity_tokens
 from cost_models.serving.steps import StepTimes, decode_step, prefill_s
 from cost_models.shapes.workload import WorkloadError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]

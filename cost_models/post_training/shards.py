@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import ModelShape, WorkloadError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Ints = NDArray[np.int64]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +18,7 @@ from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkl
 from cost_models.serving.memory import serving_memory
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 QUEUE_TOKEN_BYTES = 16.0  # ids of 8 bytes, log-probabilities of the policy and of the reference [asyncflow]
 CHANGES_OVER = (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)  # devices train and roll out in turn

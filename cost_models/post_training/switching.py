@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from cost_models.serving.memory import instance_groups
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 from hardware_profiles.schema import HardwareProfile
 
 

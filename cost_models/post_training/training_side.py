@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate, peaks
 from cost_models.step.priced_groups import memory_batch
+from documents.late_methods import dataclass
 
 FORWARD_PART = 1.0 / 3.0  # share of the forward in a pass without recompute: the backward has twice its matmuls
 ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # parts of an update that a forward-only pass lacks

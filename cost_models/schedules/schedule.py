@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.schedules.tasks import Numbers, Tables
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 IntColumn = NDArray[np.int64]

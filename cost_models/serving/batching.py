@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.steps import decode_step_s
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

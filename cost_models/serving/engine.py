@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Cluster, ModelShape, WorkloadError
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # linear layers; embedding, router and head stay in 16 bits

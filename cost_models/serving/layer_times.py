@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from cost_models.shapes.flops import attention_score_flops_per_token
 from cost_models.shapes.parameters import GATED_MATRICES, PLAIN_MATRICES, LayerParameters, layer_parameters
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.workload import LayerKind, ModelShape, MoeShape
+from documents.late_methods import dataclass
 from hardware_profiles.schema import Wiring
 
 Floats = NDArray[np.float64]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES, ServingLayout, ServingWorkload
 from cost_models.serving.layer_times import STATE_BYTES, cached_elements
 from cost_models.shapes.parameters import GATED_MATRICES, PLAIN_MATRICES, layer_parameters
 from cost_models.shapes.workload import LayerKind
+from documents.late_methods import dataclass
 
 DEFAULT_UTILISATION = 0.9  # fraction of usable memory that an engine takes [vllm-ascend]
 DEFAULT_PASS_TOKENS = 8192  # prefill tokens that pass a replica at once [vllm-ascend]

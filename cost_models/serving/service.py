@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +11,7 @@ from cost_models.network.collectives import send_recv_s
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_PASS_TOKENS, DEFAULT_UTILISATION, kv_bytes_per_token, kv_capacity_tokens
 from cost_models.serving.steps import decode_step_s, prefill_s
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from cost_models.network.collectives import send_recv_s
 from cost_models.serving.engine import Overlap, ServingLayout, ServingWorkload
 from cost_models.serving.layer_times import LayerTimes, layer_times, linear_s, mixed_linear_s, rates
 from cost_models.shapes.workload import LayerKind
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from cost_models.shapes.parameters import layer_parameters
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.training_task import ADAPTED_MODULES, Adapters, Target
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.expert_load import share_missed
 from cost_models.shapes.router_balance import RouterBalance
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]

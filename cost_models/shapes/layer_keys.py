@@ -7,7 +7,7 @@ not change the cost of a single layer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, TrainingJob, Workload
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

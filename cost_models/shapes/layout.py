@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import LayerLayout, Schedule
 from cost_models.shapes.workload import LayerKind, ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 EMPTY_STAGES = 2  # virtual stages that may hold no layer: those of the embedding and the loss [megatron-0.12, arguments.py]

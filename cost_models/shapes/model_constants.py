@@ -5,7 +5,9 @@ Three of them are parameters, a few in a layer, which are counted: the bias of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

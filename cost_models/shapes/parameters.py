@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
+from documents.late_methods import dataclass
 
 GATED_MATRICES, PLAIN_MATRICES = 3, 2  # matrices of an MLP: gate, up and down, or up and down
 MTP_NORMS = 3  # norms of the hidden state, of the embedding, and after the layer [deepseek-v3, eq. 21]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from documents.late_methods import dataclass
 
 EIGHT_BITS = ("fp8", "hif8")
 FOUR_BITS = "nvfp4"

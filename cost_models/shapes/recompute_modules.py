@@ -8,10 +8,10 @@ and its formula (CONTRIBUTING.md).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntFlag, unique
 
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

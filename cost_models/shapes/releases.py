@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from documents.late_methods import dataclass
 
 _CAST, _SUM_16, _SUM_32 = 6.0, 6.0, 12.0  # bytes that an element moves: between 16 and 32 bits, and in a sum of two
 _WIDE_NORM = 4.0  # of a norm that reads and writes 32 bits in place of 16; its output is then cast for the linear layer

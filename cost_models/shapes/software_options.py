@@ -7,9 +7,9 @@ option that those runs had (``in_runs``) costs time if it is missing. Any other 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from cost_models.shapes.traits import Library
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 OPERATORS, HOST = "operators", "host"  # kinds of options, as fields of a job's ``software`` are called

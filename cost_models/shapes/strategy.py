@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum, unique
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
 from cost_models.shapes.tensors import TensorPlan
+from documents.late_methods import dataclass
 
 IntColumn = NDArray[np.int64]
 

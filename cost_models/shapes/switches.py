@@ -7,11 +7,11 @@ of layer keys, sharding and pipelines, the canonical form, legality, the search 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntFlag, unique
 from functools import lru_cache
 
 from cost_models.shapes.traits import Library
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

@@ -8,11 +8,11 @@ each tensor (``TensorChoice``), by virtual stage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntFlag, unique
 from typing import NamedTuple
 
 from cost_models.shapes.recompute_modules import RecomputeModule
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum, unique
+
+from documents.late_methods import dataclass
 
 
 @unique

@@ -7,10 +7,11 @@ special features.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 
 from cost_models.shapes.releases import MINDFORMERS, MINDSPEED_LLM, Ladder
+from documents.late_methods import dataclass
 from hardware_profiles.schema import HardwareProfile
 
 

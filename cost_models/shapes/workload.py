@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from cost_models.shapes.residual import RESIDUALS, Residual
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.training_task import PRETRAIN, TrainingTask
 from cost_models.shapes.traits import DeviceTraits, Library, SoftwareTraits, device_traits, software_traits
+from documents.late_methods import dataclass
 from hardware_profiles.schema import HardwareProfile
 
 DEFAULT_CONFIDENCE = 0.9  # required probability that a plan fits

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.simulation.program import Program
 from cost_models.simulation.steady import steady_of
+from documents.late_methods import dataclass
 
 Floats = NDArray[np.float64]
 

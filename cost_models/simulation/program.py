@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from cost_models.schedules.orders import next_places, previous_place, rank_tables
 from cost_models.schedules.schedule import PipelineShape
 from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass, Place, Table, Task, task_of
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Rows = NDArray[np.int64]

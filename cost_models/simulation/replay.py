@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cost_models.constants import Constants
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -12,6 +10,7 @@ from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.step_times import GroupTasks, exchange_left_s, pipeline_shapes
 from cost_models.step.priced_groups import PricedGroup, priced_groups
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +11,7 @@ from cost_models.schedules.orders import rank_tables
 from cost_models.schedules.schedule import PipelineShape
 from cost_models.schedules.tasks import Pass, Table
 from cost_models.simulation.program import Rows, compiled
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from cost_models.shapes.workload import LayerKind, Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
 from cost_models.step.priced_groups import PricedGroup
+from documents.late_methods import dataclass
 
 EVEN_SHARE = 0.5  # share of dispatch and of combine in an exchange that takes no time
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
 from cost_models.step.data_parallel import exchange_of_step_s
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 Integers = NDArray[np.int64]

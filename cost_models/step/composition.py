@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, memory_batch, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

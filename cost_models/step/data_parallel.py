@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, element_bytes, element_factor, state_s
@@ -30,6 +28,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.host_update import host_update_s
 from cost_models.step.orthogonalising import update_s
+from documents.late_methods import dataclass
 
 # HBM traffic a parameter of Adam without its moments: gradient and master are read, master and weight written.
 UPDATE_BYTES = 3 * FP32_BYTES + ELEMENT_BYTES

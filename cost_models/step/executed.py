@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.constants import Constants
@@ -19,6 +17,7 @@ from cost_models.shapes.workload import LayerKind, Workload
 from cost_models.step.group_memory import group_memory
 from cost_models.step.orthogonalising import newton_schulz_flops
 from cost_models.step.priced_groups import priced_groups
+from documents.late_methods import dataclass
 
 OUTSIDE_THE_ALLOCATOR = ("allocator_pool", "communicators", "runtime")
 

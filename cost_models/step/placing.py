@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, partial, reduce
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from cost_models.step.data_parallel import accumulation_s, exchange_beyond_compu
 from cost_models.step.group_memory import group_memory
 from cost_models.step.least_exchange import least_exchange
 from cost_models.step.priced_groups import PricedBatch, host_micro_batch_s
+from documents.late_methods import dataclass
 
 ROUNDING = 1e-12  # relative rounding of sums that are added in another order than in the simulation
 MANY_CELLS = 10_000  # ranks times rows from which it saves time to check some ranks first

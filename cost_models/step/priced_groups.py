@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property, partial
 
 import numpy as np
@@ -29,6 +29,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, memory_keys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model, sharded_models
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 MOST_SHARDINGS = 1 << 11  # shardings to keep, times ranks: a few hundred bytes each

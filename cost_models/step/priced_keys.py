@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.late_methods import dataclass
 
 Costs = TypeVar("Costs")
 

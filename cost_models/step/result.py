@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import FitRule
+from documents.late_methods import dataclass
 
 FloatColumn = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from cost_models.step.data_parallel import (
     shared_table_s,
 )
 from cost_models.step.priced_keys import Costs, Rows, joined, numbered, taken
+from documents.late_methods import dataclass
 
 SHARDING_COLUMNS = ("tp", "sequence_parallel", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
 # All columns that the formulas read: those of a sharding, those that a group shares, and one that only ZeRO-2 needs.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +11,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import priced_groups
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ takes as many seconds as bytes cross that tier.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from cost_models.shapes.workload import Cluster, LayerKind, Workload
 from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, replicated_sums_s, shared_table_s
 from cost_models.step.orthogonalising import newton_schulz_comm_s
 from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
+from documents.late_methods import dataclass
 from hardware_profiles.schema import Wiring
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from documents.late_methods import dataclass
 from documents.shell.syntax import Place, Source
 
 MAX_LINKS = 16

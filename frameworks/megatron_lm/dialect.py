@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cost_models.shapes.optimizers import OPTIMIZERS
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.draft import Draft
 from frameworks.fixed import Fixed

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.mindformers.table import RELEASE
 from frameworks.rule import all_of, either

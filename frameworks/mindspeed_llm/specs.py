@@ -6,9 +6,9 @@ Without a specification ``pretrain_gpt.py`` builds layers with two norms and pla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 OVER_HEADS = Sentence("norms of queries and keys over all heads")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.release import Release, problems
 

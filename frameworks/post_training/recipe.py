@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.release import Release, Value, broken_facts, refused, told, values_of

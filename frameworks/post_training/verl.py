@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
+from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
 from frameworks.post_training.plan import Draft, Exported, PostTrainingPlan, Setting, common_notes, exported
 from frameworks.release import read_release

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape, Workload
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.model_facts import flattened
 from frameworks.rule import all_of

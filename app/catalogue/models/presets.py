@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,6 +17,7 @@ from cost_models.shapes.workload import ModelShape
 from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqLength
 from documents.checking import Section, check
 from documents.errors import InputError, holding, nearest, show, spelled_like
+from documents.late_methods import dataclass
 from documents.reading import parse_document
 from documents.sentences import Sentence, joined, word
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import quote, unquote
 
 from app.checks.schemas import CheckDocument
 from documents.bounds import BASELINE_BYTES
 from documents.errors import InputError
+from documents.late_methods import dataclass
 from documents.reading import read_bytes
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.checks.formats.places import Places
 from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckDocument, ChecksDocument, NamedCheck, Status
 from app.jobs.job import SCHEMA_VERSION
+from documents.late_methods import dataclass
 from meshplan import __version__
 
 WORST_FIRST: tuple[Status, ...] = ("infeasible", "broken", "cut", "passed")

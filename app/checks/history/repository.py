@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, case, delete, func, select
 from sqlalchemy.orm import Session, undefer
 
 from app.storage.tables import IdempotencyRecord, KeptCheck
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
@@ -11,6 +11,7 @@ from app.catalogue.models.shape import Fraction, Positive, YarnScale, head_width
 from documents.bounds import FfnWidth, Line, NumLayers, SeqLength, Vocab, Width
 from documents.checking import LenientSection
 from documents.errors import InputError, show
+from documents.late_methods import dataclass
 from documents.sentences import Sentence
 
 # Names that the library has for one function; "swish" and "silu" are the same.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, kin, llama, minimax, nemotron, pangu, qwen
 from app.catalogue.models.huggingface.config import Config, Source
 from cost_models.shapes.workload import ModelShape
+from documents.late_methods import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.catalogue.models.huggingface.config import Source, TypedConfig
@@ -14,6 +13,7 @@ from cost_models.shapes.workload import ModelShape
 from documents.bounds import CONFIG_BYTES
 from documents.checking import check
 from documents.errors import InputError, nearest, show
+from documents.late_methods import dataclass
 from documents.reading import Limits, read_document
 from documents.sentences import Sentence, joined
 
