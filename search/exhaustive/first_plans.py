@@ -22,7 +22,7 @@ from search.ranking.leaderboard import Scored
 from search.space.enumeration import Rejections, charge_illegal
 from search.space.memory_saving_forms import least_memory_form
 
-MOST_PIPELINES = 12  # chunks that are looked at for a short list
+MOST_PIPELINES = 6  # chunks that are looked at for a short list; twice as many cost more than their better plans save
 # Places of a list from which all chunks are looked at: a few chunks have too few structures, and a search that is cut then lists
 # them all.
 LONG = 256
