@@ -56,6 +56,8 @@ OTHER_SETTINGS: Mapping[str, str] = {
     "nnodes": "--devices",
     "num-nodes": "--devices",
     "nodes": "--devices",
+    "lang": "--language",
+    "software": "--stack",
 }
 
 

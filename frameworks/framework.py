@@ -19,6 +19,7 @@ from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
 from frameworks.unread import Unread
+from hardware_profiles.schema import HardwareProfile
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,13 @@ def only_pretraining(workload: Workload) -> tuple[str, ...]:
     return untold_task(Sentence("the program"), (Task.PRETRAIN,), workload)
 
 
+class EnvironmentFaults(NamedTuple):
+    """Sentences on environment variables with which a program does not start, and on those that a script leaves open."""
+
+    refused: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+
+
 def nothing_by_tensor(_workload: Workload, _whole: ParallelStrategy) -> Iterable[ParallelStrategy]:
     """The plans by tensor of a framework whose files say none."""
     return ()
@@ -173,7 +181,8 @@ class Framework:
     cost are the same. ``mispacked``: sentences on packed samples that it would train wrongly, so that no plan of them is offered.
     ``uneven``: by what its launch file packs samples whose lengths are not stated, or leaves them as short as they are; ``None``
     where it does not. ``batch_argument``: the argument of the global batch, which follows from the plan where it is not given.
-    ``refused_at_start``: a sentence for each combination of arguments that its program refuses before it trains.
+    ``refused_at_start``: a sentence for each combination of arguments that its program refuses before it trains;
+    ``environment_faults``: of arguments beside exported variables, on a product.
     ``unpriced``: sentences on what the framework does for such a job beside the price. ``placements``: the
     possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
     ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
@@ -205,6 +214,9 @@ class Framework:
     uneven: Callable[[Workload], str | None] = lambda _workload: None
     batch_argument: str | None = None
     refused_at_start: Callable[[Given], list[str]] = lambda _given: []
+    environment_faults: Callable[[Given, Mapping[str, str], HardwareProfile], EnvironmentFaults] = (
+        lambda _given, _exported, _profile: EnvironmentFaults()
+    )
     unpriced: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
     suffix_of: Callable[[Sequence[str]], str] | None = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.framework import Framework, LaunchArguments
@@ -101,6 +103,9 @@ def _price_notes(workload: Workload, launches: Sequence[LaunchArguments], framew
     """Where the price of each file of another plan is, if the framework takes that plan."""
     if not launches:
         return
+    own = framework.target.priced_as
+    if own in stacks_of(workload.cluster.profile.family):  # a file is read with its framework's stack, whatever the job's is
+        workload = replace(workload, software=replace(workload.software, stack=own, target=framework.target.label))
     for left in broken_rules(workload, [launch.strategy for launch in launches], framework.target):
         if left:
             rules = joined(", ", (rule.name for rule in left))

@@ -386,7 +386,7 @@ def refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
     """A sentence for each value that an argument does not accept."""
     if argument.kind is Kind.SWITCH:
         return (
-            [Sentence("takes no value, and has {}.", joined(" ", values))]
+            [Sentence("takes no value, in a file true or false, and has {}.", joined(" ", values))]
             if values and values not in (("True",), ("False",))
             else []
         )

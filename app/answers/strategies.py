@@ -99,7 +99,8 @@ def _name(strategy: StrategyDocument) -> str:
     if strategy.recompute.granularity != "none":
         parts.append(recompute_text(strategy.recompute))
     if strategy.noop_layers:
-        parts.append(Sentence("{} empty slots", strategy.noop_layers))
+        slots = Sentence("{} empty slots", strategy.noop_layers)
+        parts.append(slots if strategy.noop_layers > 1 else Sentence("1 empty slot"))
     parts += [name for name in _NAMED if name in strategy.features]
     parts += [name if on else Sentence("no {}", name) for name, on in (strategy.switches or {}).items()]
     return joined(" ", parts)

@@ -32,7 +32,7 @@ from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
 from documents.errors import InputError, show
 from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
-from frameworks.framework import ROWS_UNSAID, DevicesError, Framework, ReadingError, ReadJob
+from frameworks.framework import ROWS_UNSAID, DevicesError, EnvironmentFaults, Framework, ReadingError, ReadJob
 from frameworks.megatron_lm import hybrid
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.release import Release, accepts
@@ -144,6 +144,12 @@ def read_script_job(
     if refused := framework.refused_at_start(launch.said()):
         reasons = joined("; ", (reason.rstrip(".") for reason in refused))
         raise InputError(Sentence("{}: this script does not start: {} ({}).", given.name, reasons, framework.target.label))
+    runs_here = profile.family in framework.target.families
+    faults = framework.environment_faults(launch.said(), launch.environment, profile) if runs_here else EnvironmentFaults()
+    if faults.refused:
+        raise InputError(
+            Sentence("{}: this script does not start: {} ({}).", given.name, joined("; ", faults.refused), framework.target.label)
+        )
     not_understood = list(launch.not_understood)
     started = launch.num_devices
     if devices is not None and started not in (None, devices):
@@ -184,10 +190,19 @@ def read_script_job(
         raise InputError(
             Sentence("--lengths: {} of {} pads samples to the sequence and packs none; leave it out.", read.padded, given.name)
         )
+    stack = job.workload.software.stack
+    foreign = Sentence(
+        "{} runs on no {} device: the layout is priced as stack {} runs it.", framework.name, profile.family, stack
+    )
     return ReadScript(
         launch,
         framework,
-        replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings), uneven=read.uneven),
+        replace(
+            job,
+            assumptions=(*rows, *job.assumptions),
+            warnings=(*read.warnings, *faults.doubts, *(() if runs_here else (foreign,)), *job.warnings),
+            uneven=read.uneven,
+        ),
         strategy_from_section(job.section, job.workload),
         tuple(not_understood),
         ignored,
@@ -311,10 +326,10 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
     software: dict[str, Any] = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
     if framework.target.priced_as in stacks_of(profile.family):
         software["stack"] = framework.target.priced_as
-    if read.torch_compile is not None:
-        software["torch_compile"] = read.torch_compile
-    if read.compiled_loss is not None:
-        software["compiled_loss"] = read.compiled_loss
+        if read.torch_compile is not None:
+            software["torch_compile"] = read.torch_compile
+        if read.compiled_loss is not None:
+            software["compiled_loss"] = read.compiled_loss
     if read.loader_mask:
         software["loader_mask"] = True
     if read.legacy_layers:

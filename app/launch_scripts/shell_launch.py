@@ -42,6 +42,7 @@ _SAYING = (
     "pip",
 )
 _FLAG = re.compile(r"--?[A-Za-z]")
+_IN_FRONT = re.compile(r"(?:env\s+)?(?:[A-Za-z_]\w*=[\w.:/-]*\s+)*")  # variables of one command
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,11 @@ class ShellLaunch:
 
     @cached_property
     def environment(self) -> Mapping[str, str]:
-        return {name: word.text for name, word in self.script.environment.items() if not word.unknown}
+        exported = {name: word.text for name, word in self.script.environment.items() if not word.unknown}
+        place = self._command.place
+        in_front = _IN_FRONT.match(self.script.sources[place.source].text, place.start, place.end)
+        words = in_front[0].split() if in_front else ()
+        return exported | {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
     def with_variable(self, name: str, value: str | None) -> Iterator[str]:
         """Edit the export of the variable, or add a line above the first that is no comment."""

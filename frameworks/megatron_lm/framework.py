@@ -14,13 +14,14 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP, OFFLOAD
 from frameworks.framework import Framework, ReadJob, Start, nothing_by_tensor, uneven_fine_tune, untold_optimizer, untold_task
-from frameworks.megatron_lm import bridge_rules, host_optimizer, offload
+from frameworks.megatron_lm import bridge_rules, connections, host_optimizer, offload
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
 from frameworks.megatron_lm.bridge_file import SUFFIX, python_file
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19, Dialect
 from frameworks.megatron_lm.job_reader import BATCH, read, read_job
 from frameworks.megatron_lm.nearest import nearest
+from frameworks.megatron_lm.reader import as_run
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.writer import arguments
 from frameworks.release import Given, Release, refused_at_start, values_of
@@ -75,6 +76,7 @@ def _unwritable(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ..
 
 def _refused_at_start(release: Release, given: Given) -> list[str]:
     """What ``validate_args`` and ``TransformerConfig`` refuse [megatron-0.12, arguments.py, transformer_config.py]."""
+    given = as_run(given)
     sentences = refused_at_start(release, given)
     if {POSITIONS, SEQUENCE} <= given.keys():
         (positions, *_), (length, *_) = (values_of(release, given, name) for name in (POSITIONS, SEQUENCE))
@@ -107,6 +109,7 @@ def _framework(
         batch_argument=BATCH,
         read_job=partial(_read_job, dialect),
         refused_at_start=partial(_refused_at_start, release),
+        environment_faults=partial(connections.faults, release),
         unwritable=_unwritable,
         by_tensor=offload.forms if offload.SWITCH in release.arguments else nothing_by_tensor,
     )

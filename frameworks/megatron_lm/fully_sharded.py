@@ -19,6 +19,7 @@ SWITCHES = ("use-custom-fsdp", "use-megatron-fsdp")
 STRATEGY, STRATEGIES = "data-parallel-sharding-strategy", {2: "optim_grads", 3: "optim_grads_params"}
 MAIN_GRADS, SENT_GRADS = "megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype"
 OF_PYTORCH = "use-torch-fsdp2"
+KINDS = (*SWITCHES, OF_PYTORCH)
 UNIT_SIZE, INSTANCES = "suggested-communication-unit-size", "num-distributed-optimizer-instances"
 PRICED_GRADS = {"bf16": ("bf16", "fp32"), "fp16": ("fp16",), "fp32": ("fp32", "bf16")}  # by the type of weights
 

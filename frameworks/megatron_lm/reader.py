@@ -16,7 +16,7 @@ from frameworks.framework import DevicesError, ReadingError
 from frameworks.megatron_lm import fully_sharded, hybrid
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.megatron_lm.optimizer import MAIN_GRADS, is_typed, read_types
-from frameworks.release import Release, accepted, read_tokens, values_of
+from frameworks.release import Given, Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
 from frameworks.table import Table, features_read, key_of
 
@@ -30,7 +30,7 @@ class Reading:
     def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
         self.release, self.table = release, table
         self.written, self.stray = read_tokens(release, list(arguments))
-        self.given = accepted(release, self.written)
+        self.given = as_run(accepted(release, self.written))
         self.tp, self.pp, self.cp = (self.column(name) for name in ("tp", "pp", "cp"))
         replica = self.tp * self.pp * self.cp
         if (num_devices or replica) % replica:
@@ -234,7 +234,7 @@ class Reading:
 
     def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
         """Granularity, method, layers, modules, and layers of each rank."""
-        granularity = self.value("recompute-granularity") or ("selective" if self.on("recompute-activations") else None)
+        granularity = self.value("recompute-granularity")
         modules = RecomputeModule(0)
         for module, name in self.table.module_switches.items():
             modules |= module if self.on(name) else RecomputeModule(0)
@@ -246,6 +246,10 @@ class Reading:
         elif granularity == "selective":
             for name in self.values("recompute-modules") or ["core_attn"]:
                 modules |= key_of(self.table.modules, name, RecomputeModule(0))
+            if self.on("moe-grouped-gemm") and not self.number("num-experts"):
+                modules &= (
+                    ~RecomputeModule.MLP_ACT
+                )  # taken, and recomputed in experts alone [megatron-0.12, transformer_config.py]
         kind = Recompute.SELECTIVE if modules else Recompute.NONE
         return kind, RecomputeMethod.NONE, 0, modules, None
 
@@ -257,6 +261,11 @@ class Reading:
         if is_typed(self.release) and self.value(MAIN_GRADS) == "bf16":
             features |= Feature.GRAD_REDUCE_IN_BF16  # the one buffer of gradients has this type [megatron-0.19, arguments.py]
         return fully_sharded.features_of(self.release, self.value, zero_stage, features) if zero_stage >= 2 else features
+
+
+def as_run(given: Given) -> dict[str, tuple[str, ...]]:
+    """Arguments as ``validate_args`` leaves them: the short form of selective recompute wins [megatron-0.12, arguments.py]."""
+    return {**given, "recompute-granularity": ("selective",)} if "recompute-activations" in given else dict(given)
 
 
 def integers(text: str) -> list[int]:

@@ -14,7 +14,7 @@ from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import RESUMES
-from frameworks.megatron_lm import fully_sharded, host_optimizer, hybrid, offload
+from frameworks.megatron_lm import connections, fully_sharded, host_optimizer, hybrid, offload
 from frameworks.megatron_lm.arguments import (
     batch_arguments,
     degree_arguments,
@@ -85,20 +85,12 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
     ranks, domain = s.ep * s.etp, expert_domain_devices(workload.cluster)
-    variables = _connections(s) | ({} if s.tensor_plan is None else offload.ENVIRONMENT)
+    variables = connections.variables(s) | ({} if s.tensor_plan is None else offload.ENVIRONMENT)
     if Feature.OPTIMIZER_CPU_OFFLOAD in s.features:
         variables |= host_optimizer.ENVIRONMENT
     if s.dispatcher is not Dispatcher.TWO_LEVEL or ranks == 1 or has_deepep(workload.cluster):
         return variables
     return variables | {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": str(min(ranks, domain)), "USE_MNNVL": "1"}
-
-
-def _connections(s: ParallelStrategy) -> dict[str, str]:
-    if s.zero_stage >= 2:
-        return {}  # fully sharded data parallelism rejects a single connection
-    if Feature.MOE_COMM_OVERLAP in s.features:
-        return {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # one connection would put the exchange behind the compute
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
 
 
 def _precision(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:

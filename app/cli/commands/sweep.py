@@ -31,6 +31,7 @@ AXES = {
     "hardware": _axis(Sentence("profile names or files, a list")),
     "software": _axis(Sentence("stacks, a list")),
 }
+_AXIS_FIELDS = {name: JOB_FIELDS[name] for name in AXES if name in JOB_FIELDS} | {"software": ("software", "stack")}
 _OF_SEARCH = ("objective", "deadline_days", "budget_usd", "time_limit_s")
 _FIELDS = {
     **{name: field for name, field in JOB_FIELDS.items() if name not in AXES},
@@ -88,6 +89,7 @@ def sweep(
     labels |= {Sentence("{}.{}", _FIELDS[name][0], _FIELDS[name][1]): flag for name, flag in _FLAGS.items() if name in given}
     tried = {axis: _values(given[axis], axis) for axis in AXES if axis in given}
     tried |= {each: given[each] for each in ("scale_batch", "devices_at_most", "deadline_confidence") if each in given}
+    labels |= options.labels({axis: _AXIS_FIELDS[axis] for axis in AXES if axis in given or axis != "software"}, given)
     labels |= {f"sweep.{each}": options.flag(each) for each in tried}
     if tried:
         sections["sweep"] = tried

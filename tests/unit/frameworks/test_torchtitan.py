@@ -15,8 +15,9 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
-from cost_models.shapes.workload import TrainingJob
+from cost_models.shapes.workload import Software, TrainingJob
 from frameworks.framework import ReadingError
+from frameworks.launch import launch_blocks
 from frameworks.legality import violations
 from frameworks.rule import layout_of
 from frameworks.torchtitan.flavors import FLAVORS, flavor_of, misstated, no_flavor
@@ -347,3 +348,15 @@ def test_experts_follow_the_dense_layers_as_torchtitan_counts_them() -> None:
     assert FLAVORS["llama4", "17bx128e"].model.moe_layers()[:4] == (False, True, False, True)
     assert all(FLAVORS["llama4", "17bx16e"].model.moe_layers())
     assert FLAVORS["deepseek_v3", "671B"].model.moe_layers()[:4] == (False, False, False, True)
+
+
+def test_a_file_of_another_plan_is_judged_with_its_own_stack() -> None:
+    """The times of a job for Megatron are of its stack, and those of the file are of torchtitan's, whatever the plan breaks."""
+    own = on_gpus()
+    made = replace(own, software=Software("megatron-lm", target="megatron-lm@0.19"))
+    (file,) = launch_blocks(made, [ParallelStrategy(dp=64)])
+    said = " ".join(file["torchtitan"]["notes"])
+    assert "Not as planned (torchtitan_stack)" in said
+    assert "`meshplan estimate` of this file says it" in said
+    assert "refuses it too" not in said
+    assert violations(own, TORCHTITAN.read(file["torchtitan"]["arguments"], None)) == []

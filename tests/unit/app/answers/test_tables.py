@@ -127,6 +127,12 @@ def test_a_strategy_names_a_schedule_that_its_degrees_do_not_tell(
     assert resolved.name == expected
 
 
+@pytest.mark.parametrize(("slots", "said"), [(0, ""), (1, " 1 empty slot"), (2, " 2 empty slots")])
+def test_one_empty_slot_is_singular(slots: int, said: str) -> None:
+    made = strategy_to_mapping(workload(num_devices=16), ParallelStrategy(tp=2, dp=8, sequence_parallel=True))
+    assert StrategyDocument.model_validate({**made, "noop_layers": slots}).name == f"TP2 DP8 MBS1{said}"
+
+
 def test_a_name_has_every_switch_with_a_price_that_is_not_the_default() -> None:
     plain = ParallelStrategy(tp=2, dp=8, sequence_parallel=True)
     switched = replace(plain, features=plain.features | Feature.TP_COMM_OVERLAP | Feature.SWAP_ATTENTION)

@@ -226,3 +226,24 @@ def test_a_file_that_exists_is_replaced_where_that_is_asked(capsys: pytest.Captu
     assert timeline.read_text(encoding="utf-8") != "mine"
     capsys.readouterr()
     assert "nothing to replace without --timeline" in refusal(capsys, "estimate", job, "--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "start"),
+    [
+        ("search", ("--devices", "8", "--stack", "torchtitan"), "--stack: 'torchtitan' is a target, which --target"),
+        (
+            "sweep",
+            ("--devices", "8", "--software", "megatron-lm@0.19"),
+            "--software: 'megatron-lm@0.19' is a target, which --target",
+        ),
+        ("sweep", ("--devices", "8", "--software", "spdf"), "--software: 'spdf' is not allowed (did you mean 'fsdp'?)"),
+        ("sweep", (), "cluster.num_devices (--devices): missing"),
+        ("sweep", ("--devices", "8,0"), "--devices: "),
+    ],
+)
+def test_a_refusal_names_the_flag_that_was_given(
+    capsys: pytest.CaptureFixture[str], command: str, flags: tuple[str, ...], start: str
+) -> None:
+    said = refusal(capsys, command, "qwen3-8b", "--hardware", "h100-sxm-80gb", *flags)
+    assert said.startswith(f"meshplan: {start}"), said

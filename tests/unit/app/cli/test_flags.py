@@ -91,6 +91,8 @@ def test_a_number_that_is_none_is_shown_with_the_form_it_should_have(
         ("--bf16", "--precision bf16"),
         ("--fp8", "--precision fp8"),
         ("--fp8-format=hybrid", "--precision fp8"),
+        ("--lang=zh", "--language"),
+        ("--software=fsdp", "--stack"),
     ],
 )
 def test_a_flag_of_a_framework_is_answered_with_the_setting_here(

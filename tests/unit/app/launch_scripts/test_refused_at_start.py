@@ -53,6 +53,22 @@ def script(tmp_path: Path, added: str) -> str:
             "recompute-granularity=selective and recompute-method exclude each other",
         ),
         ("megatron-lm@0.12", "--optimizer-cpu-offload", "optimizer-cpu-offload needs use-precision-aware-optimizer"),
+        (
+            "megatron-lm@0.12",
+            "--tp-comm-overlap --tensor-model-parallel-size 1",
+            "tp-comm-overlap and tensor-model-parallel-size=1 exclude each other",
+        ),
+        (
+            "megatron-lm@0.12",
+            "--recompute-activations --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+            "recompute-granularity=selective and recompute-method exclude each other",
+        ),
+        (
+            "megatron-lm@0.19",
+            "--recompute-granularity selective --recompute-modules gdn_norm_out",
+            "recompute-granularity=selective and recompute-modules=gdn_norm_out needs experimental-attention-variant=",
+        ),
+        ("megatron-lm@0.19", "--ckpt-format fsdp_dtensor", "ckpt-format=fsdp_dtensor needs use-megatron-fsdp"),
         ("megatron-lm@0.19", "--max-position-embeddings 2048", "max-position-embeddings 2048 is less than seq-length 4096"),
     ],
 )
@@ -79,3 +95,103 @@ def test_what_starts_without_effect_is_read(tmp_path: Path, capsys: pytest.Captu
     """Query groups without --group-query-attention are dropped without a word."""
     assert main(["estimate", script(tmp_path, "--num-query-groups 8"), "--hardware", "h100-sxm-80gb"]) == 0
     assert "num-query-groups>1 needs group-query-attention" in capsys.readouterr().err
+
+
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+SHARDED = {
+    "0.12": "--use-custom-fsdp",
+    "0.19": "--use-megatron-fsdp --ckpt-format fsdp_dtensor --megatron-fsdp-main-grads-dtype bf16",
+}
+FSDP = "--data-parallel-sharding-strategy optim_grads_params --no-gradient-accumulation-fusion --pipeline-model-parallel-size 1 "
+UNSAID = f"needs {QUEUES}=1 on a GPU before Blackwell, which the script does not export"
+
+
+def estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str], added: str, *flags: str, before: str = "") -> tuple[int, str]:
+    """Exit code, and what is said of a script that is priced on H100 unless a flag says otherwise."""
+    path = Path(script(tmp_path, added))
+    path.write_text(before + path.read_text(encoding="utf-8"), encoding="utf-8")
+    hardware = () if "--hardware" in flags else ("--hardware", "h100-sxm-80gb")
+    code = main(["estimate", str(path), "--json", *hardware, *flags])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.mark.parametrize("before", [f"export {QUEUES}=1\n", f"{QUEUES}=1 ", f"env {QUEUES}=1 "])
+@pytest.mark.parametrize("release", SHARDED)
+def test_full_sharding_does_not_start_with_one_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str, before: str
+) -> None:
+    """[megatron-0.12, arguments.py:567] [megatron-0.19, arguments.py:1143]"""
+    code, said = estimate(tmp_path, capsys, FSDP + SHARDED[release], "--target", f"megatron-lm@{release}", before=before)
+    assert code == 2
+    assert f"does not start: {QUEUES}=1 excludes {SHARDED[release].split()[0][2:]}" in said
+
+
+def test_full_sharding_starts_with_more_queues_and_without_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for before in ("", f"export {QUEUES}=8\n"):
+        code, said = estimate(tmp_path, capsys, FSDP + SHARDED["0.19"], before=before)
+        assert (code, QUEUES in said) == (0, False), said
+
+
+@pytest.mark.parametrize("release", SHARDED)
+def test_split_tensors_need_one_queue_before_blackwell(tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str) -> None:
+    """Another number is refused; none may come from outside of the script, which is said. [megatron-0.19, arguments.py:1413]"""
+    target = ("--target", f"megatron-lm@{release}")
+    code, said = estimate(tmp_path, capsys, "", *target, before=f"export {QUEUES}=8\n")
+    assert code == 2
+    assert f"tensor-model-parallel-size>1 needs {QUEUES}=1 on a GPU before Blackwell, not 8" in said
+    code, said = estimate(tmp_path, capsys, "", *target)
+    assert (code, UNSAID in said) == (0, True)
+    one, newer, alone = (
+        estimate(tmp_path, capsys, "", *target, before=f"export {QUEUES}=1\n"),
+        estimate(tmp_path, capsys, "", *target, "--hardware", "b200-sxm-180gb"),
+        estimate(tmp_path, capsys, "--tensor-model-parallel-size 1", *target),
+    )
+    assert [(code, UNSAID in said) for code, said in (one, newer, alone)] == [(0, False)] * 3
+
+
+def test_pairs_of_micro_batches_start_with_any_number_of_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experts = (
+        "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall "
+        "--moe-grouped-gemm --pipeline-model-parallel-size 1 --overlap-moe-expert-parallel-comm"
+    )
+    for before in ("", f"export {QUEUES}=32\n"):
+        code, said = estimate(tmp_path, capsys, experts, "--target", "megatron-lm@0.19", before=before)
+        assert (code, QUEUES in said) == (0, False), said
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "--fp8-format hybrid --fp8-param-gather",
+        "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
+    ],
+)
+def test_full_sharding_of_0_19_turns_the_distributed_optimizer_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], added: str
+) -> None:
+    """[megatron-0.19, arguments.py:1112]; 0.12 refuses it without."""
+    path = script(tmp_path, f"{FSDP} {SHARDED['0.19']} {added}")
+    text = Path(path).read_text(encoding="utf-8").replace("--use-distributed-optimizer ", "")
+    Path(path).write_text(text, encoding="utf-8")
+    assert main(["estimate", path, "--hardware", "h100-sxm-80gb", "--target", "megatron-lm@0.19"]) == 0
+    assert "does not start" not in capsys.readouterr().err
+
+
+def test_the_short_form_of_selective_recompute_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``validate_args`` sets the granularity to selective before it checks it. [megatron-0.12, arguments.py:389]"""
+    plain = estimate(tmp_path, capsys, "--recompute-granularity selective")
+    assert plain[0] == 0
+    assert estimate(tmp_path, capsys, "--recompute-activations --recompute-granularity full") == plain
+
+
+@pytest.mark.parametrize("release", SHARDED)
+def test_modules_that_nothing_reads_refuse_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str) -> None:
+    """Modules are checked where recompute is selective alone, and moe_act acts in experts alone."""
+    target = ("--target", f"megatron-lm@{release}")
+    full = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+    plain = estimate(tmp_path, capsys, full, *target)
+    assert plain[0] == 0
+    assert estimate(tmp_path, capsys, full + " --recompute-modules mla_up_proj", *target) == plain
+    grouped = "--moe-grouped-gemm --recompute-granularity selective --recompute-modules moe_act"
+    assert estimate(tmp_path, capsys, grouped, *target) == estimate(tmp_path, capsys, "", *target)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from app.cli.main import main
 from app.launch_scripts.forms import form_of, is_launch_script
 from app.launch_scripts.launch import Given
 from app.launch_scripts.reading import read_launch
@@ -112,3 +114,43 @@ def test_a_toml_file_is_torchtitans_whatever_the_devices() -> None:
 
 def test_the_text_of_the_example_is_toml() -> None:
     assert tomllib.loads(TEXT)["parallelism"]["module_fqns_per_model_part"][1] == ["layers.1", "norm", "output"]
+
+
+JOB = """[model]
+name = "llama3"
+flavor = "8B"
+
+[training]
+global_batch_size = 64
+seq_len = 4096
+
+[parallelism]
+data_parallel_shard_degree = 8
+
+[compile]
+enable = {}
+components = ["loss"]
+"""
+
+
+def estimated(tmp_path: Path, enable: str, hardware: str) -> int:
+    path = tmp_path / "own.toml"
+    path.write_text(JOB.format(enable), encoding="utf-8")
+    return main(["estimate", str(path), "--hardware", hardware, "--json"])
+
+
+def test_a_switch_that_is_a_text_is_refused_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert estimated(tmp_path, '"yes"', "h100-sxm-80gb") == 2
+    said = capsys.readouterr().err
+    assert "line 13: 'compile.enable': its value is not understood: takes no value, in a file true or false, and has yes" in said
+
+
+@pytest.mark.parametrize("enable", ["true", "false"])
+def test_devices_without_torchtitan_price_the_layout_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], enable: str
+) -> None:
+    assert estimated(tmp_path, enable, "atlas-800t-a2") == 0
+    told = "torchtitan runs on no ascend device: the layout is priced as stack mindspeed-llm runs it."
+    assert told in json.loads(capsys.readouterr().out)["warnings"]
+    assert estimated(tmp_path, enable, "h100-sxm-80gb") == 0
+    assert told not in json.loads(capsys.readouterr().out)["warnings"]
