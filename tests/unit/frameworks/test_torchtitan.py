@@ -359,4 +359,4 @@ def test_a_file_of_another_plan_is_judged_with_its_own_stack() -> None:
     assert "Not as planned (torchtitan_stack)" in said
     assert "`meshplan estimate` of this file says it" in said
     assert "refuses it too" not in said
-    assert violations(own, TORCHTITAN.read(file["torchtitan"]["arguments"], None)) == []
+    assert violations(own, TORCHTITAN.read(file["torchtitan"]["arguments"], None)) == ()

@@ -237,7 +237,7 @@ def test_a_file_that_exists_is_replaced_where_that_is_asked(capsys: pytest.Captu
             ("--devices", "8", "--software", "megatron-lm@0.19"),
             "--software: 'megatron-lm@0.19' is a target, which --target",
         ),
-        ("sweep", ("--devices", "8", "--software", "spdf"), "--software: 'spdf' is not allowed (did you mean 'fsdp'?)"),
+        ("sweep", ("--devices", "8", "--software", "spdf"), "--software: 'spdf' is not allowed; give one of"),
         ("sweep", (), "cluster.num_devices (--devices): missing"),
         ("sweep", ("--devices", "8,0"), "--devices: "),
     ],
