@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
+from app.jobs.stack_name import no_target
 from app.jobs.sweep import SweepSection
 from cost_models.shapes.optimizers import OPTIMIZERS, STATE_BYTES, TpMode
 from cost_models.shapes.precision import RECIPES
@@ -41,9 +42,7 @@ from documents.bounds import (
     ZeroStage,
 )
 from documents.checking import OneOf, Section
-from documents.errors import show
 from documents.sentences import Sentence, joined
-from frameworks.registry import BY_LABEL, BY_NAME
 from search.objectives.table import OBJECTIVES
 from search.session.request import MAX_SIMULATIONS
 from search.session.request import SAMPLERS as OPTUNA_SAMPLERS
@@ -81,12 +80,6 @@ def _trained_precision(value: object) -> object:
                 joined(", ", PRECISIONS),
             )
         )
-    return value
-
-
-def _stack(value: object) -> object:
-    if isinstance(value, str) and value not in STACKS and (value in BY_LABEL or value in BY_NAME):
-        raise ValueError(Sentence("{} is a target, which --target and software.target take.", show(value)))
     return value
 
 
@@ -227,7 +220,7 @@ class ExpertCountsFile(Section):
 class SoftwareSection(Section):
     """Software stack, whose efficiency is priced, and target framework, whose legality rules apply."""
 
-    stack: Annotated[str, OneOf(*STACKS), BeforeValidator(_stack)] | None = None
+    stack: Annotated[str, OneOf(*STACKS), BeforeValidator(no_target)] | None = None
     target: Name | None = Field(
         default=None,
         description="framework the plan must run on, name or name@release; any: the physics alone. Default: any; in a search "
