@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
-from app.jobs.stack_name import no_target
+from app.jobs.stack_name import GRAPH_STACKS, StackName
 from app.jobs.sweep import SweepSection
 from cost_models.shapes.optimizers import OPTIMIZERS, STATE_BYTES, TpMode
 from cost_models.shapes.precision import RECIPES
@@ -20,7 +20,6 @@ from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.tensors import TENSOR_NAMES
 from cost_models.shapes.training_task import ADAPTED_MODULES, BasePrecision, Reference, Task
-from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LAYER_SYMBOLS, LayerKind
 from documents.bounds import (
     MAX_ADAPTER_RANK,
@@ -49,7 +48,6 @@ from search.session.request import SAMPLERS as OPTUNA_SAMPLERS
 from search.space.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 
 MAX_COUNTED_LAYERS = 1024
-GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "mxfp8", "hif8", "nvfp4", "fp32"]
@@ -220,7 +218,7 @@ class ExpertCountsFile(Section):
 class SoftwareSection(Section):
     """Software stack, whose efficiency is priced, and target framework, whose legality rules apply."""
 
-    stack: Annotated[str, OneOf(*STACKS), BeforeValidator(no_target)] | None = None
+    stack: StackName | None = None
     target: Name | None = Field(
         default=None,
         description="framework the plan must run on, name or name@release; any: the physics alone. Default: any; in a search "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.jobs.fields import GRAPH_STACKS, SoftwareSection
+from app.jobs.fields import SoftwareSection
+from app.jobs.stack_name import GRAPH_STACKS
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.traits import STACKS, default_stack, family_traits, stacks_of
 from cost_models.shapes.workload import Software, Workload
