@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ from documents.late_methods import dataclass
 from documents.reading import read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
-from search.post_training.layouts import default_rollout_layout, strategy_of, training_layouts
+from search.post_training.layouts import PoolPricing, default_rollout_layout, strategy_of, training_layouts
 from search.post_training.pools import TrainingPools
 
 if TYPE_CHECKING:
@@ -197,6 +198,10 @@ class RlJob:
         given = self.section.staleness
         return Staleness(given.steps, given.partial, given.leftover_fraction, self.section.queue)
 
+    @cached_property
+    def _pricing(self) -> PoolPricing:
+        return PoolPricing(self.constants, self.sequences, self.pack_length, self.section.updates, self.batching)
+
     def _pools(self, placement: PlacementKind, serving: ServingWorkload, instance: ServingLayout) -> TrainingPools:
         """Training layouts by step time, including the change of layout if devices are shared."""
         recomputes, changes = placement is not PlacementKind.SEPARATE, placement in CHANGES_OVER
@@ -220,13 +225,9 @@ class RlJob:
             self.pools[key] = TrainingPools(
                 self.job.workload,
                 lambda pool: self._layouts(pool, recomputes=recomputes),
-                self.constants,
-                self.sequences,
-                self.pack_length,
-                self.section.updates,
+                self._pricing,
                 cost_s,
                 least_passes(self.algorithm, recomputes=recomputes and self.layout is None),
-                self.batching,
             )
         return self.pools[key]
 

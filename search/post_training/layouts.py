@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 
+Priced = TypeVar("Priced")
+Result = TypeVar("Result")
+_Place = tuple[int, ParallelStrategy]  # devices of a pool, and a layout that fills it
 CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -114,23 +118,59 @@ class PricedLayout:
         return not self.times.fits, self.cost_s if self.times.fits else self.times.peak_memory_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoolPricing:
-    """Prices layouts of a training pool for one step's answers; arguments as in ``training_times``."""
+    """Prices layouts of training pools for one step's answers, each once; arguments as in ``training_times``.
+
+    All workloads differ in the size of the pool alone.
+    """
 
     constants: Constants
     sequence_lengths: NDArray[np.int64]
     pack_length: int
     num_updates: int = 1
     batching: Batching = Batching.PACKED
+    _times: dict[_Place, TrainingTimes] = field(default_factory=dict, repr=False)
+    _peaks: dict[_Place, tuple[float, bool]] = field(default_factory=dict, repr=False)
 
     def times(self, workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[TrainingTimes]:
         """Times and memory of each layout; ``ValueError`` where one does not hold the model."""
-        return all_training_times(workload, strategies, **vars(self))
+        return self._once(self._times, workload, strategies, lambda others: self._price(all_training_times, workload, others))
 
     def peaks(self, workload: Workload, strategies: Sequence[ParallelStrategy]) -> TrainingPeaks:
         """Memory of each layout; ``ValueError`` as for ``times``."""
-        return training_peaks(workload, strategies, **vars(self))
+
+        def priced(others: Sequence[ParallelStrategy]) -> list[tuple[float, bool]]:
+            found = self._price(training_peaks, workload, others)
+            return list(zip(found.peak_bytes.tolist(), found.fits.tolist(), strict=True))
+
+        pairs = self._once(self._peaks, workload, strategies, priced)
+        return TrainingPeaks(
+            np.array([peak for peak, _ in pairs], dtype=np.float64), np.array([fit for _, fit in pairs], dtype=bool)
+        )
+
+    def _once(
+        self,
+        known: dict[_Place, Priced],
+        workload: Workload,
+        strategies: Sequence[ParallelStrategy],
+        price: Callable[[Sequence[ParallelStrategy]], Sequence[Priced]],
+    ) -> list[Priced]:
+        places = [(workload.cluster.num_devices, strategy) for strategy in strategies]
+        if missing := [place for place in places if place not in known]:
+            known.update(zip(missing, price([strategy for _, strategy in missing]), strict=True))
+        return [known[place] for place in places]
+
+    def _price(self, price: Callable[..., Result], workload: Workload, strategies: Sequence[ParallelStrategy]) -> Result:
+        return price(
+            workload,
+            strategies,
+            self.constants,
+            self.sequence_lengths,
+            pack_length=self.pack_length,
+            num_updates=self.num_updates,
+            batching=self.batching,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cost_models.constants import Constants
 from cost_models.layer.compute import achievable_flops_per_s
-from cost_models.post_training.training_side import FORWARD_PART, Batching
+from cost_models.post_training.training_side import FORWARD_PART
 from cost_models.shapes.flops import model_flops_per_token
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
@@ -42,19 +37,16 @@ def pool_sizes(devices: int) -> Iterator[int]:
 class TrainingPools:
     """The best training layouts on pools of every size; each size is priced once.
 
-    ``layouts_of``: the layouts of a pool. ``cost_s``: the part of a step that a layout takes, at least the matmuls of ``passes``
-    forward passes. A pool keeps devices idle if layouts that fill it are slower than layouts of fewer devices.
+    ``layouts_of``: the layouts of a pool. ``pricing`` may be that of other pools of the same job. ``cost_s``: the part of a step
+    that a layout takes, at least the matmuls of ``passes`` forward passes. A pool keeps devices idle if layouts that fill it are
+    slower than layouts of fewer devices.
     """
 
     workload: Workload
     layouts_of: LayoutsOf
-    constants: Constants
-    sequence_lengths: NDArray[np.int64]
-    pack_length: int
-    num_updates: int
+    pricing: PoolPricing
     cost_s: CostOf
     passes: float = 3.0  # forward and back
-    batching: Batching = Batching.PACKED
     _short: dict[int, Shortlist] = field(default_factory=dict, repr=False)
     _priced: dict[int, PricedLayout | None] = field(default_factory=dict, repr=False)
 
@@ -74,24 +66,20 @@ class TrainingPools:
             raise InfeasibleError(Sentence("No training layout fills {} devices for {}.", devices, self.workload.model.name))
         return best
 
-    @cached_property
-    def _pricing(self) -> PoolPricing:
-        return PoolPricing(self.constants, self.sequence_lengths, self.pack_length, self.num_updates, self.batching)
-
     def _filled(self, size: int, best: PricedLayout | None) -> PricedLayout | None:
         """The layout that fills the pool; ``None`` where none does, or none can come before ``best``."""
         if size not in self._short:
             pool = with_devices(self.workload, size)
-            self._short[size] = Shortlist.of(pool, self.layouts_of(pool), self._pricing)
+            self._short[size] = Shortlist.of(pool, self.layouts_of(pool), self.pricing)
         short = self._short[size]
         if best is not None and short.loses(best):
             return None
         if size not in self._priced:
-            self._priced[size] = short.priced(self._pricing, self.cost_s)
+            self._priced[size] = short.priced(self.pricing, self.cost_s)
         return self._priced[size]
 
     def _least_s(self, size: int) -> float:
         """Lower bound for all layouts: the matmuls at the best measured rate, on that many devices. [s]"""
         rate = achievable_flops_per_s(self.workload.cluster.profile, self.workload.training.precision)
-        flops = model_flops_per_token(self.workload.model, 1.0) * FORWARD_PART * float(self.sequence_lengths.sum())
+        flops = model_flops_per_token(self.workload.model, 1.0) * FORWARD_PART * float(self.pricing.sequence_lengths.sum())
         return flops * self.passes / (rate * size)

@@ -8,9 +8,10 @@ import pytest
 
 from cost_models.post_training.step import Algorithm, least_passes, training_cost_s
 from cost_models.post_training.training_side import TrainingTimes, all_training_times, training_peaks, training_times
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Software, TrainingJob, Workload
 from documents.errors import InfeasibleError
+from search.post_training import layouts
 from search.post_training.layouts import PoolPricing, priced_layout, strategy_of, training_layouts
 from search.post_training.pools import TrainingPools, pool_sizes
 from tests.networks import ascend_a2
@@ -26,7 +27,7 @@ def pools(model=DENSE, layouts_of=training_layouts, lengths=LENGTHS) -> Training
 
     workload = Workload(model, TrainingJob(4096, 1), ascend_a2(), Software("mindspeed"))
     passes = least_passes(GRPO, recomputes=False)
-    return TrainingPools(workload, lambda pool: list(layouts_of(pool)), constants(), lengths, 1024, 1, cost_s, passes)
+    return TrainingPools(workload, lambda pool: list(layouts_of(pool)), PoolPricing(constants(), lengths, 1024), cost_s, passes)
 
 
 def test_sizes_of_a_pool_are_among_those_of_a_larger_one() -> None:
@@ -60,7 +61,7 @@ def test_the_bound_that_ends_the_trial_is_below_every_price() -> None:
     found = pools()
     for devices in (1, 2, 8, 16):
         for layout in training_layouts(workload := found.best(devices)[0]):
-            times = training_times(workload, layout, found.constants, LENGTHS, pack_length=1024)
+            times = training_times(workload, layout, found.pricing.constants, LENGTHS, pack_length=1024)
             assert training_cost_s(GRPO, times) > found._least_s(workload.cluster.num_devices)
 
 
@@ -68,7 +69,7 @@ def test_layouts_priced_together_have_the_prices_that_they_have_alone() -> None:
     found = pools()
     for devices in (12, 16):
         workload, best = found.best(devices)
-        alone = training_times(workload, best.strategy, found.constants, LENGTHS, pack_length=1024)
+        alone = training_times(workload, best.strategy, found.pricing.constants, LENGTHS, pack_length=1024)
         assert best.times == alone
 
 
@@ -81,7 +82,7 @@ def test_memory_alone_leaves_out_no_layout_that_would_be_chosen(model, scale: in
     for size in pool_sizes(12):
         pool = replace(found.workload, cluster=replace(found.workload.cluster, num_devices=size))
         layouts = list(training_layouts(pool))
-        every = all_training_times(pool, layouts, found.constants, LENGTHS, pack_length=1024) if layouts else []
+        every = all_training_times(pool, layouts, found.pricing.constants, LENGTHS, pack_length=1024) if layouts else []
         for layout, times in zip(layouts, every, strict=True):
             cost = training_cost_s(GRPO, times)
             key = (not times.fits, cost if times.fits else times.peak_memory_bytes)
@@ -99,6 +100,25 @@ def test_memory_without_times_is_the_memory_with_them() -> None:
         times = [training_times(pool, layout, constants(), LENGTHS, pack_length=1024) for layout in layouts]
         assert found.peak_bytes.tolist() == pytest.approx([one.peak_memory_bytes for one in times], rel=1e-12)
         assert found.fits.tolist() == [one.fits for one in times]
+
+
+def test_pools_that_share_prices_choose_as_pools_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(pool: Workload) -> list[ParallelStrategy]:
+        return [layout for layout in training_layouts(pool) if layout.recompute is Recompute.FULL]
+
+    asked = list[tuple[int, ParallelStrategy]]()
+
+    def counted(workload, strategies, *others, **named):  # type: ignore[no-untyped-def]
+        asked.extend((workload.cluster.num_devices, strategy) for strategy in strategies)
+        return training_peaks(workload, strategies, *others, **named)
+
+    alone = [pools(SPARSE, layouts_of).best(devices) for layouts_of in (training_layouts, again) for devices in (16, 24)]
+    monkeypatch.setattr(layouts, "training_peaks", counted)
+    first, second = pools(SPARSE), pools(SPARSE, again)
+    second.pricing = first.pricing
+    assert [pool.best(devices) for pool in (first, second) for devices in (16, 24)] == alone
+    assert asked
+    assert len(asked) == len(set(asked))  # each layout of each size once
 
 
 def test_a_layout_that_does_not_hold_the_model_leaves_the_others_their_price() -> None:
