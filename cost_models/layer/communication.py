@@ -29,6 +29,7 @@ from cost_models.shapes.adapters import layer_rank_linears, trained_rank_paramet
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.late_methods import dataclass
@@ -315,6 +316,15 @@ def repeated_dispatch_s(keys: LayerKeys, exchange: ExpertComm) -> Floats:
     return np.where(drops_expert_inputs(keys), exchange.combine_s, 0.0)
 
 
+def reduced_gradient_bytes(workload: Workload, rows: StrategyBatch | LayerKeys) -> Floats:
+    """Bytes of one gradient as it is reduced, ``[n]`` or ``[k]`` like ``rows``: 4, but 2 in FP16 training or BF16 reduction.
+
+    Weights in FP32 have gradients in FP32, whatever they are cast to.
+    """
+    halves = workload.training.precision == "fp16" and not workload.keeps_fp32_weights
+    return np.where(rows.has(Feature.GRAD_REDUCE_IN_BF16) | halves, float(ELEMENT_BYTES), float(FP32_BYTES))
+
+
 def weight_comm(
     workload: Workload, keys: LayerKeys, network: Network, *, moe: bool, local: bool = False
 ) -> tuple[Floats, Floats]:
@@ -327,7 +337,7 @@ def weight_comm(
     task = workload.training.task
     whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
     trained = trained_rank_parameters(workload, keys, whole, moe=moe)
-    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
+    gradient = reduced_gradient_bytes(workload, keys)
     gathered = [element_bytes(workload) * p for p in whole]
     if task.is_frozen:  # frozen weights travel as they are stored
         linears = layer_rank_linears(workload.model, keys, moe=moe, local=local)

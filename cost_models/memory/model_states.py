@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.layer.communication import reduced_gradient_bytes
 from cost_models.memory.whole_tensors import Taken, WholeTensors
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
@@ -25,7 +26,7 @@ WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 # FP8 copies of a 16-bit weight in the layouts of its matmuls, where no recipe is stated [transformer-engine, base.py;
 # float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
-GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # bytes in the accumulation buffer: FP32, or 16 bits as the backward writes them
+GRADIENT_BYTES = 4.0  # in an accumulation buffer in FP32
 _ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
 SWAP_OPTIMIZER_TIMES = 16  # swapped states come to the device in this many parts of a step [mindspeed, swap-optimizer]
 
@@ -73,12 +74,10 @@ class ModelStates:
 
 
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Bytes of one gradient in the accumulation buffer, ``[n]``: 4 for BF16 training, 2 for FP16 or BF16 reduction."""
-    software, precision = workload.software, workload.training.precision
-    base = HALF_GRADIENT_BYTES if precision == "fp16" and not software.fp32_parameters else GRADIENT_BYTES
-    if precision == "bf16":
-        base += workload.software_traits.bf16_gradient_bytes
-    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
+    """Bytes of one gradient in the accumulation buffer, ``[n]``: as it is reduced, and what a backward writes in addition."""
+    own = workload.software_traits.bf16_gradient_bytes if workload.training.precision == "bf16" else 0.0
+    added: Floats = np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 0.0, own)
+    return reduced_gradient_bytes(workload, batch) + added
 
 
 def moment_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
