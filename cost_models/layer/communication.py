@@ -26,6 +26,7 @@ from cost_models.network.collectives import (
 )
 from cost_models.network.tiers import Network
 from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
+from cost_models.shapes.fully_sharded import gathers_units_in_eight_bits
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -34,6 +35,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.late_methods import dataclass
 
+EIGHT_BIT_BYTES = 1
 FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # exposed fraction of TP communication: a half micro batch hides the other's [runs-fit]
 
 
@@ -331,6 +333,7 @@ def weight_comm(
     """ZeRO-3: time to gather one layer's weights, and time to reduce-scatter its gradients. [s] ``[k]``
 
     The forward and the backward each need one gather; the backward needs one reduce-scatter. Both times are 0 without sharding.
+    Linear weights that Megatron-FSDP keeps in 8 bits are gathered so (``gathers_units_in_eight_bits``).
     If several groups of ranks hold the same shards, each shard of gradients is then all-reduced over the groups
     [pytorch-fsdp, section 3.2.2].
     """
@@ -339,8 +342,10 @@ def weight_comm(
     trained = trained_rank_parameters(workload, keys, whole, moe=moe)
     gradient = reduced_gradient_bytes(workload, keys)
     gathered = [element_bytes(workload) * p for p in whole]
+    linears = layer_rank_linears(workload.model, keys, moe=moe, local=local)
+    if gathers_units_in_eight_bits(workload):
+        gathered = [size - (ELEMENT_BYTES - EIGHT_BIT_BYTES) * linear for size, linear in zip(gathered, linears, strict=True)]
     if task.is_frozen:  # frozen weights travel as they are stored
-        linears = layer_rank_linears(workload.model, keys, moe=moe, local=local)
         gathered = [
             ELEMENT_BYTES * (p + low_rank) + (task.stored_bytes - ELEMENT_BYTES) * linear
             for p, linear, low_rank in zip(whole, linears, trained, strict=True)

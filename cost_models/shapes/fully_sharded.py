@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.shapes.precision import EIGHT_BITS
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 
@@ -65,6 +66,15 @@ def gathers_a_step(workload: Workload, batch: StrategyBatch) -> NDArray[np.float
 def has_units(workload: Workload) -> bool:
     """Whether fully sharded weights are Megatron-FSDP's (``SoftwareTraits.units_year``)."""
     return workload.software.has_since(workload.software_traits.units_year)
+
+
+def gathers_units_in_eight_bits(workload: Workload) -> bool:
+    """Whether layers of units gather their linear weights in 8 bits, as they keep them.
+
+    Those in MXFP8 too: their forward gathers the copy by rows, and their backward the one by columns [megatron-0.19,
+    megatron_fsdp/param_and_grad_buffer.py].
+    """
+    return has_units(workload) and workload.training.precision in EIGHT_BITS and workload.gathers_eight_bits
 
 
 def layers_ahead(

@@ -1,6 +1,7 @@
 """Communication of a layer by hand: nodes of 8 in a mesh of 18.3 GB/s links, one 20 GB/s NIC a device."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,3 +201,44 @@ def test_matmuls_hide_collectives_of_the_backward_for_no_longer_than_they_take(s
     assert (beyond_s > 0.0) == (slower > 1)
     assert float(costs.backward["tp_comm"][0]) == pytest.approx(0.7 * pass_s + beyond_s)
     assert float(costs.masked["tp_comm"][0]) == pytest.approx(0.8 * pass_s - beyond_s)
+
+
+LAYER = 1024 * 128 * 32 + 3 * 1024 * 4096 + 2 * 1024
+LINEARS = 1024 * 128 * 32 + 3 * 1024 * 4096
+
+
+@pytest.mark.parametrize(
+    ("made", "sent"),
+    [
+        ({"precision": "bf16"}, 4),
+        ({"precision": "fp16"}, 2),  # DeepSpeed's and Megatron's gradients of FP16 weights have their type
+        ({"precision": "fp16", "stack": "fsdp"}, 4),  # shards in FP32 have gradients in FP32
+        ({"precision": "fp16", "stack": "mindformers", "fp32_parameters": True}, 4),
+    ],
+)
+def test_gradients_of_sharded_layers_travel_in_their_own_type(made: dict[str, Any], sent: int) -> None:
+    fp32 = made.pop("fp32_parameters", False)
+    job = workload(**made)
+    job = replace(job, software=replace(job.software, fp32_parameters=fp32))
+    _, scatter = weight_comm(job, keys(dp=8, zero_stage=3), network(job), moe=False)
+    assert float(scatter[0]) == pytest.approx(sent * LAYER / 8 / LINK)
+
+
+@pytest.mark.parametrize(
+    ("stack", "recipe", "kept", "linear_bytes"),
+    [
+        ("megatron-lm", "tensorwise", True, 1),
+        ("megatron-lm", "mxfp8", True, 1),  # by rows in the forward, by columns in the backward
+        ("megatron-lm", "tensorwise", False, 2),
+        ("megatron-lm", "blockwise", None, 2),
+        ("fsdp", "tensorwise", True, 2),
+    ],
+)
+def test_megatron_fsdp_gathers_linear_weights_as_it_keeps_them(
+    stack: str, recipe: str, kept: bool | None, linear_bytes: int
+) -> None:
+    job = workload(stack=stack, precision="fp8")
+    training = replace(job.training, fp8_recipe=recipe, fp8_param_gather=kept)
+    job = replace(job, training=training, software=replace(job.software, year=2026.63))
+    gather, _ = weight_comm(job, keys(dp=8, zero_stage=3), network(job), moe=False)
+    assert float(gather[0]) == pytest.approx((linear_bytes * LINEARS + 2 * (LAYER - LINEARS)) / 8 / LINK)
