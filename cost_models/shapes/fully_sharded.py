@@ -102,11 +102,12 @@ def layers_queued(
     num_layers: NDArray[np.float64],
     before: NDArray[np.float64] | float = 0.0,
 ) -> NDArray[np.float64]:
-    """How many layers keep whole gradients beside the running one, ``[stage, n]``.
+    """How many layers keep whole gradients beside the running one, under ZeRO-2 with a part of one; ``[stage, n]``.
 
     A gradient is given back only once more parameters wait than a queue has room for, and another joins them. It has room for
     ``QUEUED_PARAMETERS``. From ``room_for_layers_year`` on, and before ``gathers_ahead_year``, ZeRO-3 has room for two mean
-    layers; before the latter for no more. There ZeRO-2 has short buckets, of which none counts.
+    layers; before the latter for no more. ZeRO-2 has buckets of at least 40 million parameters in place of layers: they fill the
+    room and no more, and the last one is counted with the running layer; before ``gathers_ahead_year`` none counts.
 
     Parameters
     ----------
@@ -120,7 +121,8 @@ def layers_queued(
     if _counts_parameters(workload):
         two = np.where(frees & software.has_since(traits.room_for_layers_year), 2.0 * each, 0.0)
         # Buckets are padded to rows: two of mean layers are more than twice a mean layer.
-        waiting = np.ceil((np.maximum(QUEUED_PARAMETERS, two) - before) / each)
+        room = (np.maximum(QUEUED_PARAMETERS, two) - before) / each
+        waiting = np.where(frees, np.ceil(room), room)
     else:
         waiting = np.where(frees, np.floor((2.0 * each - before) / each) + 1.0, 0.0)
     held: NDArray[np.float64] = np.clip(waiting, 0.0, np.maximum(num_layers - 1.0, 0.0))
