@@ -76,6 +76,7 @@ class ReadJob:
     ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0: they are). ``tokenizer``: its name or
     path. ``warnings``: one sentence for each default of the framework that costs, and that the price leaves out. ``loader_mask``:
     the data loader makes a mask of sequence x sequence. ``torch_compile``: layers are compiled; ``compiled_loss``: the loss is.
+    ``loss_chunks``: chunks in which head and loss of a micro batch run, 0 for none.
     ``legacy_layers``: the layers are older ones of the framework. ``fp32_residual``: as in ``cost_models.shapes.residual``.
     ``fp8_recipe``: as in ``cost_models.shapes.precision``. ``fp8_param_gather``: weights are gathered in 8 bits.
     """
@@ -95,6 +96,7 @@ class ReadJob:
     loader_mask: bool = False
     torch_compile: bool | None = None
     compiled_loss: bool | None = None
+    loss_chunks: int | None = None
     legacy_layers: bool = False
     fp32_residual: str = "none"
     task: TrainingTask = PRETRAIN

@@ -22,9 +22,9 @@ from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.mindspeed_llm_fsdp2.framework import MINDSPEED_FSDP2
 from frameworks.placements import ANYWHERE, Placements
 from frameworks.target import ANY, Target, TargetError
-from frameworks.torchtitan.framework import TORCHTITAN
+from frameworks.torchtitan.framework import TORCHTITAN, TORCHTITAN_MAIN
 
-FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS, TORCHTITAN, MINDSPEED_FSDP2)
+FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS, TORCHTITAN, TORCHTITAN_MAIN, MINDSPEED_FSDP2)
 BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
 # A bare name stands for the release that is listed first.
 BY_NAME = {name: next(f for f in FRAMEWORKS if f.name == name) for name in dict.fromkeys(f.name for f in FRAMEWORKS)}

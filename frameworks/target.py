@@ -20,6 +20,7 @@ class Target:
     ``families`` are the device families that the framework runs on. ``year`` is the release's date (2024.5: July 2024), where
     prices depend on it; ``earlier`` are the years of releases with the same rules that are priced apart. ``stack`` is the stack
     that prices it, if it has another name. ``torch_compile``: a job for it compiles its layers unless it says otherwise.
+    ``loss_chunks``: chunks of its loss unless a job says otherwise, 0 for a loss of all tokens at once.
     ``fp8_recipe``: how it scales operands in 8 bits unless it is told.
     """
 
@@ -31,6 +32,7 @@ class Target:
     earlier: Mapping[str, float] = field(default_factory=dict, compare=False)
     stack: str = ""
     torch_compile: bool = False
+    loss_chunks: int = 0
     fp8_recipe: str | None = None
 
     @property

@@ -175,6 +175,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "software.fp32_residual": "is stated by files, and 16 bits are usual",
     "software.torch_compile": "decides switches of the plan",
     "software.compiled_loss": "is what torch_compile is",
+    "software.loss_chunks": "follows from the target, whose own configurations have it",
     "software.time_factor": "multiplies by what it says",
     "software.operators": "each option has a line of its own in `software`",
     "software.host": "each option has a line of its own in `software`",

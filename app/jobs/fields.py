@@ -215,6 +215,9 @@ class ExpertCountsFile(Section):
     source: str | None = Field(default=None, max_length=MAX_NAME)
 
 
+MAX_LOSS_CHUNKS = 1024
+
+
 class SoftwareSection(Section):
     """Software stack, whose efficiency is priced, and target framework, whose legality rules apply."""
 
@@ -242,6 +245,13 @@ class SoftwareSection(Section):
         "torchtitan, else false",
     )
     compiled_loss: bool | None = Field(default=None, description="the loss is compiled as well; default: as torch_compile")
+    loss_chunks: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_LOSS_CHUNKS,
+        description="chunks in which torchtitan's head and loss of a micro batch run, 0 for one pass; default: 8 for "
+        "torchtitan@2026.08, else 0",
+    )
     loader_mask: bool = Field(
         default=False,
         description="Megatron-LM's data loader makes a mask of sequence x sequence, its default in scripts without "

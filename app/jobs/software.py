@@ -45,6 +45,9 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
     plain = not STACKS[stack].traits.own_kernels
     compiled = _is_compiled("torch_compile", section.torch_compile, plain=plain, usual=target.torch_compile)
     compiles_loss = _is_compiled("compiled_loss", section.compiled_loss, plain=plain, usual=compiled)
+    chunks = section.loss_chunks
+    if chunks and not plain:
+        raise InputError(Sentence("software.loss_chunks: the stack has a loss of its own; give it for stack fsdp."))
     year = _year(section, stack)
     if year is None and target.year is not None and target.priced_as == stack:
         year = target.year
@@ -60,6 +63,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiles_loss,
         torch_compile=compiled,
+        loss_chunks=(target.loss_chunks if plain else 0) if chunks is None else chunks,
         target=target.label,
         time_factor=section.time_factor,
         **_options(section, profile.family, stack, execution),

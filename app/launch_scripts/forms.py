@@ -18,8 +18,9 @@ _TOP = re.compile(r"^([A-Za-z_]\w*)[ \t]*:", re.M)
 _FSDP2_PROGRAM = re.compile(r"^[^#\n]*\btrain_fsdp2\.py\b", re.M)
 _SHELL = re.compile(r"#![ \t]*\S*(?:/|[ \t])(?:ba|da|z|k)?sh\b")
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
-PYTHON = "py"
+PYTHON, CONFIGURATION = "py", "torchtitan.py"
 _PYTHON = re.compile(r"#![ \t]*\S*(?:/|[ \t])python[\d.]*\b")
+_CONFIGURATION = re.compile(r"^[ \t]*from torchtitan\.[\w.]* import\b.*^[ \t]*return [\w.]*\.Config\(", re.M | re.S)
 
 
 def is_launch_script(source: str) -> bool:
@@ -43,6 +44,8 @@ def form_of(text: str) -> str:
     """The form of a launch script: the suffix of its file, or one of the forms of a framework that share a suffix."""
     if _PYTHON.match(text):
         return PYTHON
+    if _CONFIGURATION.search(text):
+        return CONFIGURATION
     if is_toml(text):
         return "toml"
     if is_fsdp2_yaml(text):

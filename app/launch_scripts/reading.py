@@ -14,11 +14,12 @@ from app.jobs.optimizer import optimizer_fields
 from app.jobs.strategy import strategy_from_section
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import HYBRID, READ
-from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
+from app.launch_scripts.forms import CONFIGURATION, FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
 from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.named_models import named_shape
+from app.launch_scripts.python_launch import PythonLaunch
 from app.launch_scripts.shell_launch import ShellLaunch
 from app.launch_scripts.toml_launch import TomlLaunch
 from app.launch_scripts.vocabulary import with_vocabulary
@@ -51,6 +52,7 @@ _FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {
     "sh": ShellLaunch,
     FSDP2_FILE: YamlLaunch,
     FSDP2_SCRIPT: Fsdp2Launch,
+    CONFIGURATION: PythonLaunch,
 }
 Sections = Mapping[str, Mapping[str, Any]]
 
@@ -330,6 +332,8 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
             software["torch_compile"] = read.torch_compile
         if read.compiled_loss is not None:
             software["compiled_loss"] = read.compiled_loss
+        if read.loss_chunks is not None:
+            software["loss_chunks"] = read.loss_chunks
     if read.loader_mask:
         software["loader_mask"] = True
     if read.legacy_layers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layer.compute import ADD_BYTES, READ_WRITE_BYTES, Device, element_bytes, matmul_s, vector_s
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
@@ -43,7 +44,14 @@ class EdgeCosts:
 def loss_chunk_tokens(workload: Workload, rows: StrategyBatch | LayerKeys) -> Floats:
     """Tokens of a micro batch in one chunk of a loss by chunks. ``[n]``"""
     of_sample = workload.training.sample_tokens / rows.cp
-    found: Floats = np.minimum(of_sample, LOSS_CHUNK_TOKENS) * rows.micro_batch_size
+    chunks = workload.software.loss_chunks
+    found: Floats = (of_sample / chunks if chunks else np.minimum(of_sample, LOSS_CHUNK_TOKENS)) * rows.micro_batch_size
+    return found
+
+
+def has_chunked_loss(workload: Workload, rows: StrategyBatch | LayerKeys) -> NDArray[np.bool_]:
+    """Whether head and loss run by chunks, by the plan or by the job. ``[n]``"""
+    found: NDArray[np.bool_] = rows.has(Feature.CHUNKED_LOSS) | (workload.software.loss_chunks > 0)
     return found
 
 
@@ -81,7 +89,7 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     trained = task.matmuls_of_weight - 1.0
     forward = times * (logits + LOSS_FORWARD_FRACTION * loss)
     backward = (1.0 + trained) * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
-    by_chunks = keys.has(Feature.CHUNKED_LOSS)
+    by_chunks = has_chunked_loss(workload, keys)
     part = loss_chunk_tokens(workload, keys)
     chunk = matmul_s(part, model.vocab_size / t, h, device, flops_per_s=device.unquantised_flops_per_s)
     sum_s = vector_s(trained * ADD_BYTES * model.vocab_size / t * h, device)

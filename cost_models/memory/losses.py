@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
-from cost_models.layer.edges import loss_chunk_tokens
+from cost_models.layer.edges import has_chunked_loss, loss_chunk_tokens
 from cost_models.memory.held_layers import KeptLayers, module_inputs
 from cost_models.memory.model_states import WEIGHT_BYTES
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
-from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Releases that do not subtract the maximum
@@ -115,7 +114,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     part = element_factor(workload) * loss_chunk_tokens(workload, batch)
     most = np.maximum(*(part * logit * rows + gradients * head for logit, gradients in CHUNKED_LOSS_HOLDS))
     by_chunks = (2.0 * tokens + part) * hidden + most
-    held = np.where(batch.has(Feature.CHUNKED_LOSS), by_chunks, held)
+    held = np.where(has_chunked_loss(workload, batch), by_chunks, held)
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
     gathered = shards_each_layer(workload, batch) & workload.software_traits.fp32_shards
     held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)

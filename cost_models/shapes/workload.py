@@ -347,6 +347,8 @@ class Software:
     ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
+    ``loss_chunks``: head and loss of a micro batch run in so many chunks, each with its gradients; 0: in one pass, or by
+    ``Feature.CHUNKED_LOSS``.
     ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
     ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
     (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
@@ -373,6 +375,7 @@ class Software:
     loader_mask: bool = False
     plain_cross_entropy: bool = False
     torch_compile: bool = False
+    loss_chunks: int = 0
     stock_matmuls: bool = False
     sharded_accumulation: bool = False
     unknown_release: bool = False

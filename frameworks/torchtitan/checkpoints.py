@@ -21,6 +21,11 @@ class Mode(NamedTuple):
     option: str = ""
 
     @property
+    def every_nth(self) -> bool:
+        """Whether it is of each n-th layer."""
+        return self.option.isdecimal()
+
+    @property
     def every(self) -> int:
         """The number of the option."""
         return int(self.option)

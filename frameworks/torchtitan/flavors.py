@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,10 @@ from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape, Workload
 from documents.late_methods import dataclass
 from documents.sentences import Sentence
 from frameworks.model_facts import flattened
+from frameworks.release import Release
 from frameworks.rule import all_of
 from frameworks.torchtitan.table import RELEASE
+from frameworks.torchtitan.table_main import RELEASE_MAIN
 
 CAUSAL, FLEX = "sdpa", "flex"  # attention of whole sequences; others stay within documents, one by a kernel of its own
 SHOWN = 4  # fields that a sentence names
@@ -40,39 +42,26 @@ UNREAD_FAMILIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Flavor:
-    """A model that torchtitan can be told by ``model.name`` and ``model.flavor``, and its attention.
+    """A model that torchtitan can be told by its family's name and a flavor, and its attention.
 
-    ``has_chunks``: some layers attend within chunks of a sequence, which has no price.
+    ``takes_cp``: context parallelism starts. ``keeps_exchange``: checkpoints by operator keep what experts exchanged and the price
+    repeats it. ``has_pipelines``: the release cuts it into stages. ``has_chunks``: some layers attend within chunks of a
+    sequence, which has no price.
     """
 
     name: str
     flavor: str
     model: ModelShape
     attention: str
+    takes_cp: bool
+    keeps_exchange: bool
+    has_pipelines: bool
     has_chunks: bool = False
 
     @property
     def within_documents(self) -> bool:
         """Whether attention stays within documents."""
         return self.attention != CAUSAL
-
-    @property
-    def takes_cp(self) -> bool:
-        """Whether context parallelism starts [torchtitan-0.2, llama3/model/args.py:55; deepseek_v3/model/args.py:101]."""
-        return self.attention == CAUSAL or (self.name == "llama3" and self.attention == FLEX)
-
-    @property
-    def keeps_exchange(self) -> bool:
-        """Whether checkpoints by operator keep what experts exchanged and the price repeats it.
-
-        [torchtitan-0.2, models/llama4/infra/parallelize.py:49]
-        """
-        return self.name == "llama4"
-
-    @property
-    def has_pipelines(self) -> bool:
-        """Whether the family has a function that makes pipelines [torchtitan-0.2, models/qwen3/__init__.py:199]."""
-        return self.name != "qwen3"
 
 
 def _gate_width(stated: Mapping[str, Any]) -> int:
@@ -95,6 +84,7 @@ def _llama3(stated: Mapping[str, Any]) -> ModelShape:
         kv_channels=stated["dim"] // stated["n_heads"],
         ffn_hidden_size=_up_to(stated["multiple_of"], _gate_width(stated)),
         vocab_size=stated["vocab_size"],
+        tied_embeddings=stated.get("enable_weight_tying", False),
         constants=ModelConstants(
             model_type="llama",
             activation="silu",
@@ -208,72 +198,83 @@ _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"
 _FAMILIES = {"llama3": _llama3, "llama4": _llama4, "deepseek_v3": _deepseek_v3, "qwen3": _qwen3}
 
 
-def _flavors() -> dict[tuple[str, str], Flavor]:
-    found = {}
-    for label, own in RELEASE.models.items():
-        name, _, flavor = label.partition("/")
-        if flavor:
-            stated = {**RELEASE.models[name], **own}
-            model = replace(_FAMILIES[name](stated), name=f"{name}-{flavor}".lower())
-            chunks = "every_n_layers_nope" in stated
-            found[name, flavor] = Flavor(name, flavor, model, stated["attn_type"], has_chunks=chunks)
-    return found
+class Flavors(Mapping[tuple[str, str], Flavor]):
+    """The flavors of a release, by family and flavor.
 
-
-FLAVORS = _flavors()
-_PRICED = tuple(each for each in FLAVORS.values() if not each.has_chunks)
-
-
-@lru_cache(maxsize=64)
-def flavor_of(model: ModelShape, *, packed: bool = False) -> Flavor | None:
-    """The flavor with the model's layers; ``None`` without one.
-
-    A model with the name of one is that one. Else one whose attention is that of whole sequences comes first. Of ``packed``
-    samples, attention has to stay within documents.
+    ``described``: the flavor of a family's name, its flavor, its model and the arguments that the registry states.
     """
-    same = [each for each in _PRICED if not _different(each.model, model)]
-    named = [each for each in same if each.model.name == model.name]
-    able = [each for each in named or same if each.within_documents or not packed]
-    return min(able, key=lambda each: each.within_documents, default=None)
 
+    def __init__(self, release: Release, described: Callable[[str, str, ModelShape, Mapping[str, Any]], Flavor]) -> None:
+        self._release = release
+        self._found: dict[tuple[str, str], Flavor] = {}
+        for label, own in release.models.items():
+            name, _, flavor = label.partition("/")
+            if flavor:
+                stated = {**release.models[name], **own}
+                model = replace(_FAMILIES[name](stated), name=f"{name}-{flavor}".lower())
+                self._found[name, flavor] = described(name, flavor, model, stated)
+        self._priced = tuple(each for each in self.values() if not each.has_chunks)
+        self.of = lru_cache(maxsize=64)(self._of)
+        self.none_for = lru_cache(maxsize=64)(self._none_for)
 
-def flavor_for(workload: Workload) -> Flavor | None:
-    """The flavor that trains the job's model on its samples; ``None`` without one."""
-    return flavor_of(workload.model, packed=workload.training.mean_squared_length_fraction < 1.0)
+    def __getitem__(self, key: tuple[str, str]) -> Flavor:
+        return self._found[key]
 
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._found)
 
-@lru_cache(maxsize=64)
-def no_flavor(model: ModelShape) -> str:
-    """A sentence on a model that is no flavor: what the nearest one has otherwise. Of a flavor, on packed samples."""
-    nearest = min(_PRICED, key=lambda each: (len(_different(each.model, model)), abs(each.model.num_layers - model.num_layers)))
-    different = _different(nearest.model, model)
-    if not different:
-        return Sentence("torchtitan's {} {} attends to whole sequences, also over packed samples", nearest.name, nearest.flavor)
-    more = [Sentence("{} more fields", len(different) - SHOWN)] if len(different) > SHOWN else []
-    return Sentence(
-        "torchtitan {} trains flavors of its own, and {} is none of them; the nearest, {} {}, has another {}",
-        RELEASE.version,
-        model.name,
-        nearest.name,
-        nearest.flavor,
-        all_of([*different[:SHOWN], *more]),
-    )
+    def __len__(self) -> int:
+        return len(self._found)
 
+    def _of(self, model: ModelShape, *, packed: bool = False) -> Flavor | None:
+        """The flavor with the model's layers; ``None`` without one.
 
-def misstated(model: ModelShape) -> tuple[str, ...]:
-    """A sentence on the constants that the model states and its flavor has otherwise; layers and cost are the same."""
-    flavor = flavor_of(model)
-    if flavor is None:
-        return ()
-    ours, theirs = flattened(model), flattened(flavor.model)
-    said = [
-        Sentence("{} ({} for {})", words, theirs.get(path), ours[path])
-        for path, words in _CONSTANTS.items()
-        if ours.get(path) is not None and ours[path] != theirs.get(path)
-    ]
-    if not said:
-        return ()
-    return (Sentence("torchtitan's flavor {} has other constants: {}.", flavor.flavor, all_of(said)),)
+        A model with the name of one is that one. Else one whose attention is that of whole sequences comes first. Of ``packed``
+        samples, attention has to stay within documents.
+        """
+        same = [each for each in self._priced if not _different(each.model, model)]
+        named = [each for each in same if each.model.name == model.name]
+        able = [each for each in named or same if each.within_documents or not packed]
+        return min(able, key=lambda each: each.within_documents, default=None)
+
+    def of_job(self, workload: Workload) -> Flavor | None:
+        """The flavor that trains the job's model on its samples; ``None`` without one."""
+        return self.of(workload.model, packed=workload.training.mean_squared_length_fraction < 1.0)
+
+    def _none_for(self, model: ModelShape) -> str:
+        """A sentence on a model that is no flavor: what the nearest one has otherwise. Of a flavor, on packed samples."""
+        nearest = min(
+            self._priced, key=lambda each: (len(_different(each.model, model)), abs(each.model.num_layers - model.num_layers))
+        )
+        different = _different(nearest.model, model)
+        if not different:
+            return Sentence(
+                "torchtitan's {} {} attends to whole sequences, also over packed samples", nearest.name, nearest.flavor
+            )
+        more = [Sentence("{} more fields", len(different) - SHOWN)] if len(different) > SHOWN else []
+        return Sentence(
+            "torchtitan {} trains flavors of its own, and {} is none of them; the nearest, {} {}, has another {}",
+            self._release.version,
+            model.name,
+            nearest.name,
+            nearest.flavor,
+            all_of([*different[:SHOWN], *more]),
+        )
+
+    def misstated(self, model: ModelShape) -> tuple[str, ...]:
+        """A sentence on the constants that the model states and its flavor has otherwise; layers and cost are the same."""
+        flavor = self.of(model)
+        if flavor is None:
+            return ()
+        ours, theirs = flattened(model), flattened(flavor.model)
+        said = [
+            Sentence("{} ({} for {})", words, theirs.get(path), ours[path])
+            for path, words in _CONSTANTS.items()
+            if ours.get(path) is not None and ours[path] != theirs.get(path)
+        ]
+        if not said:
+            return ()
+        return (Sentence("torchtitan's flavor {} has other constants: {}.", flavor.flavor, all_of(said)),)
 
 
 def _different(flavor: ModelShape, model: ModelShape) -> list[str]:
@@ -301,3 +302,28 @@ def _not_built(model: ModelShape) -> list[str]:
     constants = model.constants
     found = [name for name in _NOT_BUILT if getattr(constants, name) != getattr(_PLAIN, name)]
     return found + (["shared_expert_gate"] if constants.router.shared_expert_gate else [])
+
+
+def _of_0_2(name: str, flavor: str, model: ModelShape, stated: Mapping[str, Any]) -> Flavor:
+    attention = stated["attn_type"]
+    return Flavor(
+        name,
+        flavor,
+        model,
+        attention,
+        # [torchtitan-0.2, llama3/model/args.py:55; deepseek_v3/model/args.py:101]
+        takes_cp=attention == CAUSAL or (name == "llama3" and attention == FLEX),
+        keeps_exchange=name == "llama4",  # [torchtitan-0.2, models/llama4/infra/parallelize.py:49]
+        has_pipelines=name != "qwen3",  # [torchtitan-0.2, models/qwen3/__init__.py:199]
+        has_chunks="every_n_layers_nope" in stated,
+    )
+
+
+def _of_main(name: str, flavor: str, model: ModelShape, _stated: Mapping[str, Any]) -> Flavor:
+    """Every family attends within documents [torchtitan-2026.08, models/common/config_utils.py:69]."""
+    pipelines = not model.tied_embeddings  # [torchtitan-2026.08, models/common/decoder.py:178]
+    return Flavor(name, flavor, model, FLEX, takes_cp=True, keeps_exchange=model.mla is None, has_pipelines=pipelines)
+
+
+FLAVORS = Flavors(RELEASE, _of_0_2)
+FLAVORS_MAIN = Flavors(RELEASE_MAIN, _of_main)

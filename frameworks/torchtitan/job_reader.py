@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cost_models.shapes.router_balance import RouterBalance
-from cost_models.shapes.strategy import CpAlgo
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
 from frameworks.options import as_given, options_of
@@ -21,6 +21,11 @@ _ROTATION = "parallelism.context_parallel_rotate_method"  # [torchtitan-0.2, com
 _EARLY = "activation_checkpoint.early_stop"
 
 
+def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelStrategy:
+    """The strategy of ``path=value`` arguments; ``num_devices`` where the shards are what is left of them."""
+    return Reading(arguments, num_devices).strategy()
+
+
 def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJob:
     """The job of ``path=value`` arguments; raises ``ReadingError``."""
     reading = Reading(arguments, num_devices)
@@ -28,7 +33,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
     return ReadJob(
         reading.flavor.model,
         reading.strategy(),
-        reading.number("training.seq_len"),
+        reading.seq_length,
         reading.global_batch_size,
         "bf16",
         tuple(_assumed(reading)),

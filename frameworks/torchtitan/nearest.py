@@ -13,66 +13,68 @@ from frameworks.fully_sharded import checkpoints
 from frameworks.physics.memory import RECOMPUTE_BY_OPERATOR
 from frameworks.rule import layout_of
 from frameworks.torchtitan import rules
-from frameworks.torchtitan.checkpoints import checkpoints_of, mode_of, nearest_mode
-from frameworks.torchtitan.table import BY_OPERATOR, TABLE
+from frameworks.torchtitan.checkpoints import Mode, checkpoints_of, mode_of, nearest_mode
+from frameworks.torchtitan.dialect import Dialect
+from frameworks.torchtitan.table import BY_OPERATOR
 
 
-def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
-    """The nearest strategy that torchtitan 0.2.2 can express, and a sentence for each replaced setting."""
-    draft = Draft(workload, strategy)
-    draft.offered(TABLE, rules.NAME)
+def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
+    """The nearest strategy that a release of torchtitan can express, and a sentence for each replaced setting."""
+    draft, rule = Draft(workload, strategy), dialect.rule
+    draft.offered(dialect.table, rules.NAME)
     size = draft.strategy.microbatch_group_size_per_vp_stage
     if size:
         why = Sentence("PyTorch's interleaved schedule takes pp {} in turn", strategy.pp)
         draft.set("microbatch_group_size_per_vp_stage", size, strategy.pp, why, microbatch_group_size_per_vp_stage=0)
-    if draft.breaks(rules.SEQUENCE_PARALLEL):
+    if draft.breaks(rule["sequence_parallel"]):
         draft.set("sequence_parallel", "off", "on", Sentence("the layers always have it"), sequence_parallel=True)
-    draft.sequence_parallel(rules.SEQUENCE_PARALLEL, rules.NAME)
-    _experts(draft)
-    draft.dispatcher(TABLE.dispatchers, rules.NAME)
-    if draft.breaks(rules.CONTEXT_PARALLEL):
+    draft.sequence_parallel(rule["sequence_parallel"], rules.NAME)
+    _experts(draft, dialect)
+    draft.dispatcher(dialect.table.dispatchers, rules.NAME)
+    if draft.breaks(rule["context_parallel"]):
         why, gathers = Sentence("torchtitan gathers keys and values"), CpAlgo.KV_ALLGATHER
         draft.set("cp_algo", draft.strategy.cp_algo.label, gathers.label, why, cp_algo=gathers, ulysses_degree=1)
     draft.placed(rules.PLACEMENTS, rules.NAME)
-    _sharding(draft)
-    draft.drop_broken(rules.ASYNC_TP)
-    draft.fix(rules.FIXED)
-    _recompute(draft)
+    _sharding(draft, dialect)
+    draft.drop_broken(rule["async_tp"])
+    draft.fix(dialect.fixed)
+    _recompute(draft, dialect)
     return draft.finish()
 
 
-def _experts(draft: Draft) -> None:
+def _experts(draft: Draft, dialect: Dialect) -> None:
     s = draft.strategy
-    if not draft.breaks(rules.EXPERT_DEGREES):
+    if not draft.breaks(dialect.rule["expert_degrees"]):
         return
     etp = s.tp if s.ep == 1 else 1
     draft.set("etp", s.etp, etp, Sentence("torchtitan divides an expert over the ranks of tp or over none"), etp=etp)
 
 
-def _sharding(draft: Draft) -> None:
+def _sharding(draft: Draft, dialect: Dialect) -> None:
     s = draft.strategy
-    if draft.breaks(rules.ZERO_STAGE):
+    if draft.breaks(dialect.rule["zero_stage"]):
         stage = 2 if s.pp > 1 else 3
         draft.set("zero_stage", s.zero_stage, stage, Sentence("torchtitan shards weights and gradients"), zero_stage=stage)
-    if s.optimizer_shard_size and (draft.breaks(rules.SHARD_GROUPS) or draft.breaks(rules.REPLICATED_EXPERTS)):
+    if s.optimizer_shard_size and (draft.breaks(dialect.rule["shard_groups"]) or draft.breaks(dialect.rule["replicated_experts"])):
         why = Sentence("torchtitan has no such groups of shards here")
         draft.set("optimizer_shard_size", s.optimizer_shard_size, Sentence("all ranks"), why, optimizer_shard_size=0)
 
 
-def _recompute(draft: Draft) -> None:
+def _recompute(draft: Draft, dialect: Dialect) -> None:
     draft.modules_for_tensors(rules.NAME)
     s, layout = draft.strategy, layout_of(draft.workload, draft.strategy)
     if s.recompute is Recompute.NONE:
         return
     if s.recompute is Recompute.SELECTIVE:
-        draft.drop_modules(s.recompute_modules & ~BY_OPERATOR, Sentence("torchtitan recomputes whole layers"))
-        for rule in (RECOMPUTE_BY_OPERATOR, rules.OPERATORS):
-            if draft.breaks(rule):
+        named = RecomputeModule(sum(dialect.table.modules))
+        draft.drop_modules(s.recompute_modules & ~named, Sentence("torchtitan recomputes whole layers"))
+        for rule in (RECOMPUTE_BY_OPERATOR, dialect.rule.get("operators")):
+            if rule is not None and draft.breaks(rule):
                 draft.drop_modules(BY_OPERATOR, rule.sentence(draft.workload, draft.strategy))
         return
     mode = None if s.recompute_modules else mode_of(checkpoints(s), layout)
-    if mode is None:
-        mode = nearest_mode(_num_recomputed(s, layout), layout)
+    if mode is None or (mode.every_nth and not dialect.some_layers):
+        mode = nearest_mode(_num_recomputed(s, layout), layout) if dialect.some_layers else Mode("full")
         words = Sentence("all layers") if mode.mode == "full" else Sentence("each {}th layer of a rank", mode.every)
         draft.set("recompute", Sentence("of the plan"), words, Sentence("torchtitan has no other choice of layers"))
     found = checkpoints_of(mode, layout)

@@ -16,7 +16,8 @@ from frameworks.options import OptionValues, as_given, options_of
 from frameworks.rule import either, unless_default
 from frameworks.table import features_read
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, Mode, checkpoints_of
-from frameworks.torchtitan.flavors import FLAVORS, UNREAD_FAMILIES, Flavor
+from frameworks.torchtitan.dialect import V0_2
+from frameworks.torchtitan.flavors import UNREAD_FAMILIES, Flavor
 from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
 from frameworks.torchtitan.table import (
     BATCH,
@@ -26,48 +27,45 @@ from frameworks.torchtitan.table import (
     OPTION,
     PARALLELISM,
     PARTS,
-    RELEASE,
     REPLICAS,
     RESHARD,
     SHARDS,
     STAGES,
-    TABLE,
 )
 
 
-def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelStrategy:
-    """The strategy of ``path=value`` arguments; ``num_devices`` where the shards are what is left of them."""
-    return Reading(arguments, num_devices).strategy()
-
-
 class Reading(OptionValues):
-    """Options by path, with values as TOML reads them; an empty list is a value that is not given."""
+    """Options of 0.2 by path, with values as TOML reads them; an empty list is a value that is not given."""
+
+    dialect = V0_2
+    family, size = "model.name", "model.flavor"
 
     def __init__(self, arguments: Sequence[str], num_devices: int | None) -> None:
         given = options_of(arguments)
-        super().__init__(RELEASE, {name: value for name, value in given.items() if value != []})
+        super().__init__(self.dialect.release, {name: value for name, value in given.items() if value != []})
+        self.table = self.dialect.table
         self.flavor = self._flavor()
-        self.tp, self.pp, self.cp = (self.number(TABLE.columns[name]) for name in ("tp", "pp", "cp"))
+        self.tp, self.pp, self.cp = (self.number(self.table.columns[name]) for name in ("tp", "pp", "cp"))
         self.replicas = self.number(REPLICAS)
         self.shards = self._shards(num_devices)
         self.dp = self.replicas * self.shards
         self.parts = self.options.get(STAGES)
-        self.schedule_name = str(self.value(TABLE.columns["schedule"]))
+        self.schedule_name = str(self.value(self.table.columns["schedule"]))
         self.layout = self._layout()
         self.compiles_layers, self.compiles_loss = (name in self._compiled(given) for name in PARTS)
 
     def _flavor(self) -> Flavor:
-        name, flavor = str(self.value("model.name")), str(self.value("model.flavor"))
-        found = FLAVORS.get((name, flavor))
+        name, flavor = str(self.value(self.family)), str(self.value(self.size))
+        found = self.dialect.flavors.get((name, flavor))
         if found is None and name in UNREAD_FAMILIES:
-            raise ReadingError(Sentence("model.name {} has no price: {}", name, UNREAD_FAMILIES[name]))
+            raise ReadingError(Sentence("{} {} has no price: {}", self.family, name, UNREAD_FAMILIES[name]))
         if found is None:
-            known = joined(", ", (Sentence("{} {}", *each) for each in FLAVORS))
+            known = joined(", ", (Sentence("{} {}", *each) for each in self.dialect.flavors))
             raise ReadingError(
                 Sentence("model {} {} is no flavor that is known here; give one of {}", name[:80], flavor[:80], known)
             )
         if found.has_chunks:
-            raise ReadingError(Sentence("model.flavor {} has attention within chunks, which has no price", flavor))
+            raise ReadingError(Sentence("{} {} has attention within chunks, which has no price", self.size, flavor))
         return found
 
     def _shards(self, num_devices: int | None) -> int:
@@ -85,17 +83,17 @@ class Reading(OptionValues):
         layers = self.flavor.model.num_layers
         if self.pp == 1:
             return ((layers,),)
-        if self.schedule_name not in TABLE.schedules.values():
+        if self.schedule_name not in self.table.schedules.values():
             raise ReadingError(
                 Sentence(
                     "{} {} has no price; give {}",
-                    TABLE.columns["schedule"],
+                    self.table.columns["schedule"],
                     self.schedule_name[:80],
-                    either([*TABLE.schedules.values()]),
+                    either([*self.table.schedules.values()]),
                 )
             )
         if self.parts is not None:
-            return layout_from(counts_of(self.parts, layers), self.pp)
+            return layout_from(counts_of(self.parts, layers, self.dialect.head), self.pp)
         less = [self.number(f"{PARALLELISM}.pipeline_parallel_{end}_stage_less_layers", low=0) for end in ("first", "last")]
         stages = self.pp * (1 if self._is_single else 2)  # [torchtitan-0.2, pipeline_parallel.py:104]
         if self.value(f"{PARALLELISM}.pipeline_parallel_layers_per_stage") is not None:
@@ -106,7 +104,7 @@ class Reading(OptionValues):
     @property
     def _is_single(self) -> bool:
         """Whether the schedule has one stage a rank."""
-        return not any(name == self.schedule_name and schedule.rules.in_groups for schedule, name in TABLE.schedules.items())
+        return not any(name == self.schedule_name and schedule.rules.in_groups for schedule, name in self.table.schedules.items())
 
     def _compiled(self, given: Mapping[str, Any]) -> list[str]:
         """The compiled parts; none with an empty list."""
@@ -118,9 +116,19 @@ class Reading(OptionValues):
         return parts
 
     @property
+    def etp(self) -> int:
+        """Ranks that share an expert, where experts are divided over ranks."""
+        return self.number(self.table.columns["etp"])
+
+    @property
+    def seq_length(self) -> int:
+        """Tokens of a sample."""
+        return self.number("training.seq_len")
+
+    @property
     def at_once(self) -> int:
         """Samples of a data-parallel rank in one pass of the pipeline, or of the layers without one."""
-        return self.number(TABLE.columns["micro_batch_size"])
+        return self.number(self.table.columns["micro_batch_size"])
 
     @property
     def micro_batch_size(self) -> int:
@@ -148,7 +156,7 @@ class Reading(OptionValues):
 
     def mode(self) -> Mode:
         """The activation checkpoints."""
-        mode = str(self.value(TABLE.columns["recompute"]))
+        mode = str(self.value(self.table.columns["recompute"]))
         if mode != "selective":
             return Mode(mode if mode == "full" else "none")
         option = str(self.value(OPTION))
@@ -161,24 +169,23 @@ class Reading(OptionValues):
     def strategy(self) -> ParallelStrategy:
         """The strategy."""
         model, pp, vpp = self.flavor.model, len(self.layout[0]), len(self.layout)
-        ep = self.number(TABLE.columns["ep"]) if model.moe else 1
-        etp = self.number(TABLE.columns["etp"]) if model.moe else 1
-        named = next((s for s, name in TABLE.schedules.items() if name == self.schedule_name), Schedule.NONE)
+        ep = self.number(self.table.columns["ep"]) if model.moe else 1
+        named = next((s for s, name in self.table.schedules.items() if name == self.schedule_name), Schedule.NONE)
         mode = self.mode()
         by_operator = mode == BY_OPERATORS
         found = Checkpoints(Recompute.SELECTIVE) if by_operator else Checkpoints(*checkpoints_of(mode, self.layout))
         schedule = canonical_schedule(pp, vpp, named)
         if pp > 1 and vpp > 1 and self._is_single:
             raise ReadingError(Sentence("{} has one stage a rank, and the file has {}", self.schedule_name, vpp))
-        given = {name: as_given(value) for name, value in self.options.items() if name in RELEASE.arguments}
-        features = features_read(TABLE, RELEASE, given, self.value) | (TABLE.implied & ~FUSED_KERNELS)
+        given = {name: as_given(value) for name, value in self.options.items() if name in self.release.arguments}
+        features = features_read(self.table, self.release, given, self.value) | (self.table.implied & ~FUSED_KERNELS)
         return ParallelStrategy(
             tp=self.tp,
             pp=pp,
             dp=self.dp,
             cp=self.cp,
             ep=ep,
-            etp=(self.tp if ep == 1 else etp) if model.moe else 1,
+            etp=(self.tp if ep == 1 else self.etp) if model.moe else 1,
             vpp=vpp,
             micro_batch_size=self.micro_batch_size,
             sequence_parallel=self.tp > 1,

@@ -26,7 +26,7 @@ from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
 from frameworks.torchtitan.checkpoints import IN_PARTS, KEEPS_EXCHANGE, mode_of
-from frameworks.torchtitan.flavors import flavor_for, no_flavor
+from frameworks.torchtitan.flavors import FLAVORS, Flavors
 from frameworks.torchtitan.table import BY_OPERATOR, RELEASE, TABLE, TERMS
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
@@ -36,14 +36,24 @@ TASK = task_rule("torchtitan_task", "[torchtitan-0.2, train.py:117]", NAME, Task
 PRECISION = precision_rule("torchtitan_precision", "[torchtitan-0.2, job_config.py:282]", NAME, "bf16")
 OPTIMIZERS = ("adam",)
 OPTIMIZER = optimizer_rule("torchtitan_optimizer", "[torchtitan-0.2, job_config.py]", NAME, *OPTIMIZERS)
-MODEL = Rule(
-    "torchtitan_model",
+
+
+def flavor_rule(source: str, flavors: Flavors) -> Rule:
+    """The model is one that a release trains."""
+    return Rule(
+        "torchtitan_model",
+        source,
+        Sentence("the model is a flavor of torchtitan without chunks of attention, and one within documents for packed samples"),
+        lambda w, b: every_row(b, flavors.of_job(w) is None),
+        lambda w, s: flavors.none_for(w.model),
+        job_only=True,
+    )
+
+
+MODEL = flavor_rule(
     "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py; "
     "torchtitan-0.2, models/deepseek_v3/__init__.py; torchtitan-0.2, models/llama4/__init__.py]",
-    Sentence("the model is a flavor of torchtitan without chunks of attention, and one within documents for packed samples"),
-    lambda w, b: every_row(b, flavor_for(w) is None),
-    lambda w, s: no_flavor(w.model),
-    job_only=True,
+    FLAVORS,
 )
 GROUPED_EXPERTS = Rule(
     "torchtitan_grouped_experts",
@@ -159,7 +169,7 @@ DOCUMENTS = Rule(
     "[torchtitan-0.2, models/llama3/model/args.py:55; torchtitan-0.2, models/deepseek_v3/model/args.py:101; "
     "torchtitan-0.2, models/llama4/model/args.py:79]",
     Sentence("context parallelism is of attention to whole sequences; within documents it is of FlexAttention of llama3 alone"),
-    lambda w, b: (b.cp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and not flavor.takes_cp),
+    lambda w, b: (b.cp > 1) & every_row(b, (flavor := FLAVORS.of_job(w)) is not None and not flavor.takes_cp),
     lambda w, s: Sentence("cp {}: torchtitan's {} attends within documents", s.cp, w.model.name),
 )
 LATENTS = Rule(
@@ -169,13 +179,20 @@ LATENTS = Rule(
     lambda w, b: (b.tp > 1) & every_row(b, w.model.mla is not None),
     lambda w, s: Sentence("tp {}: each rank projects the whole sequence to latents, which has no price", s.tp),
 )
-PIPELINE = Rule(
-    "torchtitan_pipeline",
-    "[torchtitan-0.2, train.py:222; torchtitan-0.2, models/qwen3/__init__.py:199]",
-    Sentence("a pipeline has a model that torchtitan can cut"),
-    lambda w, b: (b.pp > 1) & every_row(b, (flavor := flavor_for(w)) is not None and not flavor.has_pipelines),
-    lambda w, s: Sentence("pp {}: torchtitan has no pipelines for {}", s.pp, w.model.name),
-)
+
+
+def pipeline_rule(source: str, flavors: Flavors) -> Rule:
+    """The release cuts the model into stages."""
+    return Rule(
+        "torchtitan_pipeline",
+        source,
+        Sentence("a pipeline has a model that torchtitan can cut"),
+        lambda w, b: (b.pp > 1) & every_row(b, (flavor := flavors.of_job(w)) is not None and not flavor.has_pipelines),
+        lambda w, s: Sentence("pp {}: torchtitan has no pipelines for {}", s.pp, w.model.name),
+    )
+
+
+PIPELINE = pipeline_rule("[torchtitan-0.2, train.py:222; torchtitan-0.2, models/qwen3/__init__.py:199]", FLAVORS)
 SCHEDULE = schedule_rule("torchtitan_schedule", "[torchtitan-0.2, pipeline_parallel.py:55]", NAME, TABLE)
 _1F1B = [schedule for schedule, name in TABLE.schedules.items() if name == "1F1B"]
 ENOUGH_MICRO_BATCHES = Rule(
@@ -237,28 +254,35 @@ def _by_operator(batch: StrategyBatch) -> Mask:
     return found
 
 
-def _keeps_exchange(workload: Workload) -> bool:
-    flavor = flavor_for(workload)
-    return flavor is not None and flavor.keeps_exchange
+def operators_rule(source: str, flavors: Flavors) -> Rule:
+    """Where checkpoints by operator are those that are priced."""
+
+    def keeps_exchange(workload: Workload) -> bool:
+        flavor = flavors.of_job(workload)
+        return flavor is not None and flavor.keeps_exchange
+
+    return Rule(
+        "torchtitan_operators",
+        source,
+        Sentence("recompute by operator is of all layers, and of layers with experts only where these are not compiled"),
+        lambda w, b: (
+            _by_operator(b)
+            & (
+                (b.recompute != Recompute.SELECTIVE)
+                | every_row(b, w.model.moe is not None and w.software.torch_compile)
+                | ((b.ep > 1) & keeps_exchange(w))
+            )
+        ),
+        lambda w, s: (
+            Sentence("torchtitan checkpoints all layers by operator or none")
+            if s.recompute is not Recompute.SELECTIVE
+            else (IN_PARTS if w.software.torch_compile else KEEPS_EXCHANGE)
+        ),
+    )
 
 
-OPERATORS = Rule(
-    "torchtitan_operators",
-    "[torchtitan-0.2, activation_checkpoint.py:51; torchtitan-0.2, models/llama4/infra/parallelize.py:593]",
-    Sentence("recompute by operator is of all layers, and of layers with experts only where these are not compiled"),
-    lambda w, b: (
-        _by_operator(b)
-        & (
-            (b.recompute != Recompute.SELECTIVE)
-            | every_row(b, w.model.moe is not None and w.software.torch_compile)
-            | ((b.ep > 1) & _keeps_exchange(w))
-        )
-    ),
-    lambda w, s: (
-        Sentence("torchtitan checkpoints all layers by operator or none")
-        if s.recompute is not Recompute.SELECTIVE
-        else (IN_PARTS if w.software.torch_compile else KEEPS_EXCHANGE)
-    ),
+OPERATORS = operators_rule(
+    "[torchtitan-0.2, activation_checkpoint.py:51; torchtitan-0.2, models/llama4/infra/parallelize.py:593]", FLAVORS
 )
 RECOMPUTE = Rule(
     "torchtitan_recompute",

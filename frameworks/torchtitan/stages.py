@@ -9,23 +9,23 @@ from cost_models.shapes.strategy import LayerLayout
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 
-FIRST, LAYER, LAST = "tok_embeddings", "layers.", ("norm", "output")
+FIRST, LAYER = "tok_embeddings", "layers."
 
 
-def modules_of(layout: LayerLayout) -> list[list[str]]:
-    """Names of the modules of each virtual stage, in the order of the model."""
+def modules_of(layout: LayerLayout, head: str) -> list[list[str]]:
+    """Names of the modules of each virtual stage, in the order of the model, which ends with ``head``."""
     counts = [count for row in layout for count in row]
     parts: list[list[str]] = []
     first = 0
     for count in counts:
         parts.append([f"{LAYER}{index}" for index in range(first, first + count)])
         first += count
-    return [[FIRST, *parts[0]], *parts[1:-1], [*parts[-1], *LAST]]
+    return [[FIRST, *parts[0]], *parts[1:-1], [*parts[-1], "norm", head]]
 
 
-def counts_of(parts: Any, num_layers: int) -> list[int]:
+def counts_of(parts: Any, num_layers: int, head: str) -> list[int]:
     """Layers of each virtual stage from the names of its modules; raises ``ReadingError`` for another order than the model's."""
-    wanted = [FIRST, *(f"{LAYER}{index}" for index in range(num_layers)), *LAST]
+    wanted = [FIRST, *(f"{LAYER}{index}" for index in range(num_layers)), "norm", head]
     is_list = isinstance(parts, list) and all(isinstance(part, list) for part in parts)
     if not is_list or [name for part in parts for name in part] != wanted:
         raise ReadingError(
@@ -33,7 +33,8 @@ def counts_of(parts: Any, num_layers: int) -> list[int]:
                 "parallelism.module_fqns_per_model_part does not place {}, {} layers, {} and {} once and in this order",
                 FIRST,
                 num_layers,
-                *LAST,
+                "norm",
+                head,
             )
         )
     return [sum(str(name).startswith(LAYER) for name in part) for part in parts]

@@ -12,9 +12,10 @@ from frameworks.framework import LaunchArguments
 from frameworks.fully_sharded import checkpoints
 from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
-from frameworks.table import settled
+from frameworks.table import Table, settled
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, mode_of
-from frameworks.torchtitan.flavors import flavor_for
+from frameworks.torchtitan.dialect import V0_2
+from frameworks.torchtitan.flavors import FLAVORS, Flavors
 from frameworks.torchtitan.nearest import nearest
 from frameworks.torchtitan.stages import modules_of
 from frameworks.torchtitan.table import (
@@ -39,16 +40,16 @@ TABLE_SWITCHES = TABLE.offered & ~TABLE.implied
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     """Options and notes of the nearest strategy that torchtitan supports."""
-    s, replaced = nearest(workload, planned)
+    s, replaced = nearest(V0_2, workload, planned)
     options = {**_model(workload), **_batch(workload, s), **_parallelism(workload, s), **_recompute(workload, s)}
-    options |= _compilation(workload)
+    options |= compilation(workload)
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(s, launch, ENVIRONMENT, replaced + _notes(workload, s))
+    return LaunchArguments(s, launch, ENVIRONMENT, replaced + notes(FLAVORS, workload, s))
 
 
 def _model(workload: Workload) -> Options:
-    flavor = flavor_for(workload)
+    flavor = FLAVORS.of_job(workload)
     return {} if flavor is None else {"model.name": flavor.name, "model.flavor": flavor.flavor}
 
 
@@ -62,22 +63,24 @@ def _batch(workload: Workload, s: ParallelStrategy) -> Options:
     }
 
 
-def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
-    names = TABLE.columns
+def degrees(table: Table, s: ParallelStrategy) -> Options:
+    """Degrees, replicas and shards."""
     shards = (s.optimizer_shard_size or s.dp * s.cp) // s.cp
-    options: Options = {
+    return {
         REPLICAS: s.dp // max(shards, 1),
         SHARDS: shards,
         RESHARD: POLICIES.get(s.zero_stage, "default"),
-        names["tp"]: s.tp,
-        names["cp"]: s.cp,
-        names["pp"]: s.pp,
+        **{table.columns[name]: getattr(s, name) for name in ("tp", "cp", "pp")},
     }
+
+
+def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
+    names, options = TABLE.columns, degrees(TABLE, s)
     if s.pp > 1:
         options |= {
             names["schedule"]: TABLE.schedules.get(s.schedule, "1F1B"),
             f"{PARALLELISM}.pipeline_parallel_microbatch_size": s.micro_batch_size,
-            STAGES: modules_of(layout_of(workload, s)),
+            STAGES: modules_of(layout_of(workload, s), V0_2.head),
         }
     if workload.model.moe is not None:
         options |= {names["ep"]: s.ep, names["etp"]: s.etp if s.ep > 1 else 1}
@@ -95,30 +98,30 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
     return options
 
 
-def _compilation(workload: Workload) -> Options:
+def compilation(workload: Workload) -> Options:
     compiled = dict(zip(PARTS, (workload.software.torch_compile, not workload.software.plain_cross_entropy), strict=True))
     if all(compiled.values()) or not any(compiled.values()):
         return {COMPILE: any(compiled.values())}
     return {COMPILE: True, COMPILED: [part for part in PARTS if compiled[part]]}
 
 
-def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun")]
+def notes(flavors: Flavors, workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
+    said = [start_note(workload, "torchrun")]
     if 0 < s.optimizer_shard_size < s.dp * s.cp:
-        notes.append(
+        said.append(
             Sentence(
                 "HSDP: {} replicas of weights over {} shards; the shards of a replica are neighbours.",
                 s.dp * s.cp // s.optimizer_shard_size,
                 s.optimizer_shard_size,
             )
         )
-    flavor = flavor_for(workload)
+    flavor = flavors.of_job(workload)
     if flavor is not None and flavor.within_documents and workload.training.mean_squared_length_fraction == 1.0:
-        notes.append(
+        said.append(
             Sentence(
                 "torchtitan's {} {} attends within documents, and its price counts attention over whole sequences.",
                 flavor.name,
                 flavor.flavor,
             )
         )
-    return tuple(notes)
+    return tuple(said)

@@ -1,0 +1,260 @@
+"""Python configurations of torchtitan: their options by path, from a syntax tree that is never run, and edits of the text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from app.launch_scripts.launch import Given, Launch, Passed, named_values
+from documents.errors import InputError, show
+from documents.sentences import Sentence
+from frameworks.document import MAX_DEPTH, MAX_OPTIONS, MAX_VALUE
+from frameworks.framework import ReadingError
+from frameworks.release import Release
+from frameworks.torchtitan.classes import BUILT_BY, CONFIG, FAMILIES, IMPORTS, MODEL, ROOT, called
+
+VOCABULARY = "decoder_vocab_size"  # a function of the model that the file builds
+DATASETS = "DATASETS"
+NOTHING = "None"
+_NUMBERS = {ast.Mult: int.__mul__, ast.Add: int.__add__, ast.Sub: int.__sub__}
+
+
+class _Place(NamedTuple):
+    """The call that has a keyword, and the keyword's value; the value is the call's first argument without ``keyword``."""
+
+    call: ast.Call
+    value: ast.expr
+    keyword: ast.keyword | None
+
+
+class PythonLaunch:
+    """A file with one function that returns ``Trainer.Config(...)`` of literal values, read with the options of a release."""
+
+    def __init__(self, text: str, given: Given, release: Release) -> None:
+        self.text, self._given, self._release = text, given, release
+        self._options: dict[str, Any] = {}
+        self._places: dict[str, _Place] = {}
+        self._calls: dict[str, ast.Call] = {}
+        self._starts = [0, *accumulate(len(line.encode()) for line in text.splitlines(keepends=True))]
+        try:
+            function, self._families = _one_function(ast.parse(text))
+            self._names, self._root = _body(function)
+            self._read(ROOT, self._root, None, 0)
+        except ReadingError as error:
+            raise InputError(Sentence("{}: {}.", given.name, error)) from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise InputError(Sentence("{}: not valid Python.", given.name)) from None
+        self.arguments = [f"{name}={json.dumps(value)}" for name, value in self._options.items()]
+        self._said = named_values(release, self.arguments)
+        self.num_devices: int | None = None  # the parallel degrees determine it
+        self.entry = ""
+
+    def said(self) -> dict[str, tuple[str, ...]]:
+        return dict(self._said)
+
+    def line_of(self, name: str) -> int | None:
+        place = self._places.get(name)
+        return None if place is None else (place.keyword or place.value).lineno
+
+    def again(self, text: str) -> Launch:
+        return PythonLaunch(text, self._given, self._release)
+
+    @property
+    def not_understood(self) -> tuple[Passed, ...]:
+        """Nothing: the framework's reader names the options that it does not know."""
+        return ()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def with_variable(self, name: str, value: str | None) -> Iterator[str]:
+        yield from ()
+
+    def with_values(self, name: str, values: tuple[str, ...]) -> Iterator[str]:
+        written = self._written(name, values)
+        place = self._places.get(name)
+        if place is not None:
+            start, end = self._span(place.value)
+            yield self._with_import(written, self.text[:start] + written + self.text[end:])
+            return
+        field, _, key = name.rpartition(".")
+        call = self._calls.get(field)
+        if call is not None:
+            yield self._with_import(written, self._with_keyword(call, f"{key}={written}"))
+        elif field in BUILT_BY:
+            built = f"{field}={BUILT_BY[field]}({key}={written})"
+            yield self._with_import(built, self._with_keyword(self._root, built))
+
+    def without(self, name: str) -> Iterator[str]:
+        place = self._places.get(name)
+        if place is None or place.keyword is None:
+            return
+        keyword = place.keyword
+        start = self._at(keyword.lineno, keyword.col_offset)
+        end = self._span(place.value)[1]
+        if (comma := re.compile(r"\s*,[ \t]*\n?[ \t]*").match(self.text, end)) is not None:
+            end = comma.end()
+        yield self.text[:start] + self.text[end:]
+
+    def _read(self, path: str, node: ast.expr, place: _Place | None, depth: int) -> None:
+        """Adds the options of a value. Raises ``ReadingError``."""
+        node = self._names.get(node.id, node) if isinstance(node, ast.Name) else node
+        if place is not None:
+            self._places[path] = place
+        if depth > MAX_DEPTH or len(self._options) >= MAX_OPTIONS:
+            raise ReadingError(Sentence("{} is nested deeper than {} levels, or the file is too long", path[:80], MAX_DEPTH))
+        if not isinstance(node, ast.Call) or _name_of(node.func) == VOCABULARY:
+            self._options[path] = _literal(path, node)
+            return
+        made = _name_of(node.func)
+        if path in BUILT_BY and made != BUILT_BY[path]:
+            raise ReadingError(Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path, BUILT_BY[path], made[:80]))
+        if path not in BUILT_BY:
+            self._options[path] = made.removesuffix(CONFIG)
+        self._calls[path] = node
+        if path == MODEL:
+            self._read_model(node)
+        elif node.args:
+            raise ReadingError(Sentence("line {}: {} has a value without a name", node.lineno, made[:80]))
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise ReadingError(Sentence("line {}: {} has ** values, which are not read", node.lineno, made[:80]))
+            below = f"{path}.{keyword.arg}" if path else keyword.arg
+            if below in self._options:
+                raise ReadingError(Sentence("{} is given twice", below[:80]))
+            self._read(below, keyword.value, _Place(node, keyword.value, keyword), depth + 1)
+
+    def _read_model(self, node: ast.Call) -> None:
+        """The family is the module that ``model_registry`` is imported from; the flavor has no name in most files."""
+        if len(self._families) != 1:
+            raise ReadingError(Sentence("{} is imported from none or several of {}.*", BUILT_BY[MODEL], FAMILIES))
+        self._options[f"{MODEL}.name"] = self._families[0]
+        if len(node.args) > 1:
+            raise ReadingError(Sentence("line {}: {} has values without names", node.lineno, BUILT_BY[MODEL]))
+        for argument in node.args:
+            self._read(f"{MODEL}.flavor", argument, _Place(node, argument, None), 1)
+
+    def _at(self, line: int, column: int) -> int:
+        """The character at a line and a column in bytes, as the syntax tree has them."""
+        return len(self.text.encode()[: self._starts[line - 1] + column].decode())
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    def _with_keyword(self, call: ast.Call, written: str) -> str:
+        """The text with one more keyword of a call."""
+        last = max([*call.args, *(keyword.value for keyword in call.keywords)], key=lambda each: self._span(each)[1], default=None)
+        if last is not None:
+            end = self._span(last)[1]
+            return f"{self.text[:end]}, {written}{self.text[end:]}"
+        end = self._span(call)[1] - 1
+        return self.text[:end] + written + self.text[end:]
+
+    def _with_import(self, written: str, text: str) -> str:
+        """The text with the import of a class that the written value needs."""
+        for name, module in IMPORTS.items():
+            if re.match(rf"(?:\w+=)?{name}\b", written) and not re.search(rf"^[ \t]*from [\w.]+ import [^\n#]*\b{name}\b", text, re.M):
+                return _before_imports(text, f"from {module} import {name}\n")
+        return text
+
+    def _written(self, name: str, values: tuple[str, ...]) -> str:
+        (value,) = values
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            raise InputError(Sentence("{} is no value of an option.", show(value))) from None
+        if parsed == NOTHING or parsed is None:
+            return NOTHING
+        if isinstance(parsed, str) and parsed in IMPORTS:
+            return f"{called(name, parsed)}()"
+        return json.dumps(parsed, ensure_ascii=False) if isinstance(parsed, str) else repr(parsed).replace("'", '"')
+
+
+def _before_imports(text: str, line: str) -> str:
+    found = re.search(r"^from torchtitan\.", text, re.M)
+    at = found.start() if found else 0
+    return text[:at] + line + text[at:]
+
+
+def _one_function(module: ast.Module) -> tuple[ast.FunctionDef, list[str]]:
+    """The only function, and the families whose ``model_registry`` is imported. Raises ``ReadingError``."""
+    functions = []
+    families = []
+    for each in module.body:
+        if isinstance(each, ast.FunctionDef):
+            functions.append(each)
+        elif isinstance(each, ast.ImportFrom):
+            if any(alias.asname for alias in each.names):
+                raise ReadingError(Sentence("line {}: a name is imported as another one, which is not read", each.lineno))
+            lead, _, family = str(each.module).rpartition(".")
+            if lead == FAMILIES and any(alias.name == BUILT_BY[MODEL] for alias in each.names):
+                families.append(family)
+        elif not isinstance(each, ast.Import) and not _is_docstring(each):
+            raise ReadingError(Sentence("line {}: only imports and one function are read", each.lineno))
+    if len(functions) != 1:
+        names = [function.name for function in functions]
+        raise ReadingError(Sentence("the file has {} functions, and one is read", len(names)))
+    return functions[0], families
+
+
+def _body(function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.expr]:
+    """Values by the names that a function gives them, and what it returns. Raises ``ReadingError``."""
+    names: dict[str, ast.expr] = {}
+    if function.decorator_list or function.args.args or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
+        raise ReadingError(Sentence("line {}: a function with arguments or decorators is not read", function.lineno))
+    for each in function.body:
+        if isinstance(each, ast.Return) and each.value is not None and each is function.body[-1]:
+            if not isinstance(each.value, ast.Call):
+                raise ReadingError(Sentence("line {}: the function returns no {}(...)", each.lineno, BUILT_BY[ROOT]))
+            return names, each.value
+        if isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name):
+            if each.targets[0].id in names:
+                raise ReadingError(Sentence("line {}: {} is set twice", each.lineno, each.targets[0].id[:80]))
+            names[each.targets[0].id] = each.value
+        elif not _is_docstring(each):
+            raise ReadingError(Sentence("line {}: only names with a value, and the value that is returned, are read", each.lineno))
+    raise ReadingError(Sentence("line {}: the function returns no {}(...)", function.lineno, BUILT_BY[ROOT]))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _name_of(node: ast.expr) -> str:
+    """The name of what is called; ``.`` for what is no name."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else "."
+
+
+def _literal(path: str, node: ast.expr) -> Any:
+    """A literal, a product of whole numbers, or the name of a data set. Raises ``ReadingError``."""
+    if isinstance(node, ast.Call):  # the vocabulary of the model
+        return None
+    if isinstance(node, ast.Constant):
+        if node.value is None:
+            return NOTHING
+        if isinstance(node.value, bool | int | float | str) and len(str(node.value)) <= MAX_VALUE:
+            return node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_literal(path, each) for each in node.elts]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return -value
+    if isinstance(node, ast.BinOp) and (of := _NUMBERS.get(type(node.op))):
+        left, right = _literal(path, node.left), _literal(path, node.right)
+        if type(left) is int and type(right) is int and max(abs(left), abs(right)) < 1 << 40:
+            return of(left, right)
+    if isinstance(node, ast.Subscript) and _name_of(node.value) == DATASETS and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    raise ReadingError(Sentence("line {}: {} is computed; give a number, a text or a list", node.lineno, path[:80]))
