@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from app.jobs.assumed import AssumedFields
+from app.jobs.counts import ExpertCountsField
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.stack_name import GRAPH_STACKS, StackName
@@ -23,10 +24,8 @@ from cost_models.shapes.training_task import ADAPTED_MODULES, BasePrecision, Ref
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LAYER_SYMBOLS, LayerKind
 from documents.bounds import (
     MAX_ADAPTER_RANK,
-    MAX_COUNT,
     MAX_DEGREE,
     MAX_DEVICES,
-    MAX_EXPERTS,
     MAX_LAYERS,
     MAX_NAME,
     MAX_TOKENS,
@@ -47,8 +46,6 @@ from search.session.request import MAX_SIMULATIONS
 from search.session.request import SAMPLERS as OPTUNA_SAMPLERS
 from search.space.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 
-MAX_COUNTED_LAYERS = 1024
-
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "mxfp8", "hif8", "nvfp4", "fp32"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)  # precisions of training; profiles also have rates of precisions for inference
@@ -66,6 +63,7 @@ DEFAULT_TRIALS = 1000
 MAX_NS_STEPS = 100
 TASK_NAMES = {"sft_full": Task.SFT}  # other names of tasks
 TASKS = (*Task, *TASK_NAMES)
+MAX_LOSS_CHUNKS = 1024
 MAX_REFINE_TRIALS = 10_000  # each may be simulated
 
 
@@ -79,21 +77,6 @@ def _trained_precision(value: object) -> object:
             )
         )
     return value
-
-
-def _form_of_counts(value: object) -> str:
-    if isinstance(value, list):
-        return "by_layer" if value and isinstance(value[0], list) else "of_all"
-    return "file"
-
-
-Counts = Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT)]], Field(min_length=1, max_length=MAX_EXPERTS)]
-CountsByLayer = Annotated[list[Counts], Field(min_length=1, max_length=MAX_COUNTED_LAYERS)]
-# Told apart by their form, so that what is wrong is said of the form that was given.
-ExpertCountsField = Annotated[
-    Annotated[Counts, Tag("of_all")] | Annotated[CountsByLayer, Tag("by_layer")] | Annotated[Name, Tag("file")],
-    Discriminator(_form_of_counts),
-]
 
 
 OperatorPacks = Annotated[list[Annotated[str, OneOf(*OPTION_NAMES[OPERATORS])]], Field(max_length=16)]
@@ -213,9 +196,6 @@ class ExpertCountsFile(Section):
 
     expert_counts: ExpertCountsField
     source: str | None = Field(default=None, max_length=MAX_NAME)
-
-
-MAX_LOSS_CHUNKS = 1024
 
 
 class SoftwareSection(Section):

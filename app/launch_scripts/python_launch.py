@@ -113,7 +113,9 @@ class PythonLaunch:
             return
         made = _name_of(node.func)
         if path in BUILT_BY and made != BUILT_BY[path]:
-            raise ReadingError(Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path, BUILT_BY[path], made[:80]))
+            raise ReadingError(
+                Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path, BUILT_BY[path], made[:80])
+            )
         if path not in BUILT_BY:
             self._options[path] = made.removesuffix(CONFIG)
         self._calls[path] = node
@@ -150,7 +152,9 @@ class PythonLaunch:
 
     def _with_keyword(self, call: ast.Call, written: str) -> str:
         """The text with one more keyword of a call."""
-        last = max([*call.args, *(keyword.value for keyword in call.keywords)], key=lambda each: self._span(each)[1], default=None)
+        last = max(
+            [*call.args, *(keyword.value for keyword in call.keywords)], key=lambda each: self._span(each)[1], default=None
+        )
         if last is not None:
             end = self._span(last)[1]
             return f"{self.text[:end]}, {written}{self.text[end:]}"
@@ -160,7 +164,9 @@ class PythonLaunch:
     def _with_import(self, written: str, text: str) -> str:
         """The text with the import of a class that the written value needs."""
         for name, module in IMPORTS.items():
-            if re.match(rf"(?:\w+=)?{name}\b", written) and not re.search(rf"^[ \t]*from [\w.]+ import [^\n#]*\b{name}\b", text, re.M):
+            if re.match(rf"(?:\w+=)?{name}\b", written) and not re.search(
+                rf"^[ \t]*from [\w.]+ import [^\n#]*\b{name}\b", text, re.M
+            ):
                 return _before_imports(text, f"from {module} import {name}\n")
         return text
 
@@ -204,7 +210,7 @@ def _one_function(module: ast.Module) -> tuple[ast.FunctionDef, list[str]]:
     return functions[0], families
 
 
-def _body(function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.expr]:
+def _body(function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
     """Values by the names that a function gives them, and what it returns. Raises ``ReadingError``."""
     names: dict[str, ast.expr] = {}
     if function.decorator_list or function.args.args or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
@@ -219,7 +225,9 @@ def _body(function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.expr]:
                 raise ReadingError(Sentence("line {}: {} is set twice", each.lineno, each.targets[0].id[:80]))
             names[each.targets[0].id] = each.value
         elif not _is_docstring(each):
-            raise ReadingError(Sentence("line {}: only names with a value, and the value that is returned, are read", each.lineno))
+            raise ReadingError(
+                Sentence("line {}: only names with a value, and the value that is returned, are read", each.lineno)
+            )
     raise ReadingError(Sentence("line {}: the function returns no {}(...)", function.lineno, BUILT_BY[ROOT]))
 
 

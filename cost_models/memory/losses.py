@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.edges import has_chunked_loss, loss_chunk_tokens
@@ -26,6 +27,10 @@ WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 # last of the gradients is made. They are the sum, that of the chunk before, and this chunk's. Logits of the chunk before are
 # among the bytes [mindspeed-llm, fsdp2/features/chunkloss.py]; counted by execution (``python -m scripts.oracle.chunked_loss``).
 CHUNKED_LOSS_HOLDS = ((22, 2), (18, 3))
+# torchtitan's: the sum is in FP32, and the last of the gradients is scattered from a second FP32 copy. Its gradient of the input
+# is in FP32 as well [torchtitan-2026.08, components/loss.py]; counted by execution (``scripts.oracle.chunked_loss_of_fsdp``).
+FSDP_LOSS_HOLDS, SHARDED_FSDP_LOSS_HOLDS = ((14, 2), (2, 4)), ((18, 2), (2, 4))
+INPUT_AND_GRADIENT, INPUT_AND_FP32_GRADIENT = 2.0, 3.0  # in units of the 16-bit input
 PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transformers-main, modeling_llama.py]
 
 
@@ -88,7 +93,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     ``before_head_bytes`` is included. MTP modules compute their losses before the model's, and keep what waits for the backward
     [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
     to the end of the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
-    A loss by chunks holds the input and its gradient whole, the logits of one chunk, and three gradients of the head's weights.
+    A loss by chunks holds the input and its gradient whole, the logits of one chunk, and gradients of the head's weights.
 
     Parameters
     ----------
@@ -111,14 +116,39 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     held: Floats = loss + tokens * hidden + head
     if software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
-    part = element_factor(workload) * loss_chunk_tokens(workload, batch)
-    most = np.maximum(*(part * logit * rows + gradients * head for logit, gradients in CHUNKED_LOSS_HOLDS))
-    by_chunks = (2.0 * tokens + part) * hidden + most
+    by_chunks = _loss_by_chunks(workload, batch, tokens, head, over_shards)
     held = np.where(has_chunked_loss(workload, batch), by_chunks, held)
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
     gathered = shards_each_layer(workload, batch) & workload.software_traits.fp32_shards
     held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
     return waiting + held + before_head_bytes(workload, batch, input_bytes)
+
+
+def _loss_by_chunks(
+    workload: Workload, batch: StrategyBatch, tokens: Floats, head: Floats | float, over_shards: NDArray[np.bool_]
+) -> Floats:
+    """Bytes that a loss by chunks holds. ``[n]``
+
+    Parameters
+    ----------
+    tokens : ``[n]``
+        Of a micro batch on a rank, times the factor of its elements.
+    head : ``[n]``, bytes
+        A 16-bit gradient of the head's weights.
+    over_shards : ``[n]``
+        Whether PyTorch's own loss runs over shards of the vocabulary.
+    """
+    hidden, rows = ELEMENT_BYTES * workload.model.hidden_size, workload.model.vocab_size / batch.tp
+    part = element_factor(workload) * loss_chunk_tokens(workload, batch)
+
+    def most(holds: tuple[tuple[int, int], tuple[int, int]]) -> Floats:
+        found: Floats = np.maximum(*(part * logit * rows + gradients * head for logit, gradients in holds))
+        return found
+
+    if not workload.software.loss_chunks:
+        return (INPUT_AND_GRADIENT * tokens + part) * hidden + most(CHUNKED_LOSS_HOLDS)
+    held = np.where(over_shards, most(SHARDED_FSDP_LOSS_HOLDS), most(FSDP_LOSS_HOLDS))
+    return INPUT_AND_FP32_GRADIENT * tokens * hidden + held
 
 
 def weight_gradient_bytes(workload: Workload) -> float:

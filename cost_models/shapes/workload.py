@@ -346,9 +346,7 @@ class Software:
     ``compressed_mask``: MindFormers' fused attention builds its mask from a tile (``use_attn_mask_compression``) and reads none.
     ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
-    ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
-    ``loss_chunks``: head and loss of a micro batch run in so many chunks, each with its gradients; 0: in one pass, or by
-    ``Feature.CHUNKED_LOSS``.
+    ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place; by so many ``loss_chunks``, if any.
     ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
     ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
     (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].

@@ -1,1 +1,1 @@
-"""`torchtitan` on PyTorch: rules, and TOML files of release 0.2."""
+"""`torchtitan` on PyTorch: rules, TOML files of release 0.2, and Python configurations of main."""

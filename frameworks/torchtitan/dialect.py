@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from frameworks.facts import FactRule
 from frameworks.fixed import Fixed
 from frameworks.release import Release
 from frameworks.rule import Rule
@@ -25,6 +26,7 @@ class Dialect:
     flavors: Flavors
     rules: tuple[Rule, ...]
     fixed: tuple[Fixed, ...]
+    async_tp: FactRule
     head: str
     some_layers: bool
 
@@ -34,5 +36,7 @@ class Dialect:
         return {rule.name.removeprefix("torchtitan_"): rule for rule in self.rules}
 
 
-V0_2 = Dialect(RELEASE, TABLE, FLAVORS, rules.RULES, rules.FIXED, "output", some_layers=True)
-MAIN = Dialect(RELEASE_MAIN, TABLE_MAIN, FLAVORS_MAIN, rules_main.RULES, rules.FIXED, "lm_head", some_layers=False)
+V0_2 = Dialect(RELEASE, TABLE, FLAVORS, rules.RULES, rules.FIXED, rules.ASYNC_TP, "output", some_layers=True)
+MAIN = Dialect(
+    RELEASE_MAIN, TABLE_MAIN, FLAVORS_MAIN, rules_main.RULES, rules.FIXED, rules_main.ASYNC_TP, "lm_head", some_layers=False
+)

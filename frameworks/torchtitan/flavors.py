@@ -44,9 +44,9 @@ UNREAD_FAMILIES: Mapping[str, str] = {
 class Flavor:
     """A model that torchtitan can be told by its family's name and a flavor, and its attention.
 
-    ``takes_cp``: context parallelism starts. ``keeps_exchange``: checkpoints by operator keep what experts exchanged and the price
-    repeats it. ``has_pipelines``: the release cuts it into stages. ``has_chunks``: some layers attend within chunks of a
-    sequence, which has no price.
+    ``takes_cp``: context parallelism starts. ``keeps_exchange``: checkpoints by operator keep what experts exchanged, and the
+    price repeats it. ``has_pipelines``: the release cuts it into stages. ``has_chunks``: some layers attend within chunks of
+    a sequence, which has no price.
     """
 
     name: str

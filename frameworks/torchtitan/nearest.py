@@ -36,7 +36,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
         draft.set("cp_algo", draft.strategy.cp_algo.label, gathers.label, why, cp_algo=gathers, ulysses_degree=1)
     draft.placed(rules.PLACEMENTS, rules.NAME)
     _sharding(draft, dialect)
-    draft.drop_broken(rule["async_tp"])
+    draft.drop_broken(dialect.async_tp)
     draft.fix(dialect.fixed)
     _recompute(draft, dialect)
     return draft.finish()
@@ -55,7 +55,9 @@ def _sharding(draft: Draft, dialect: Dialect) -> None:
     if draft.breaks(dialect.rule["zero_stage"]):
         stage = 2 if s.pp > 1 else 3
         draft.set("zero_stage", s.zero_stage, stage, Sentence("torchtitan shards weights and gradients"), zero_stage=stage)
-    if s.optimizer_shard_size and (draft.breaks(dialect.rule["shard_groups"]) or draft.breaks(dialect.rule["replicated_experts"])):
+    if s.optimizer_shard_size and (
+        draft.breaks(dialect.rule["shard_groups"]) or draft.breaks(dialect.rule["replicated_experts"])
+    ):
         why = Sentence("torchtitan has no such groups of shards here")
         draft.set("optimizer_shard_size", s.optimizer_shard_size, Sentence("all ranks"), why, optimizer_shard_size=0)
 

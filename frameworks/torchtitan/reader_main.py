@@ -83,7 +83,9 @@ class MainReading(Reading):
         if loss == PLAIN:
             return 0
         if self.value(INNER_LOSS) != PLAIN:
-            raise ReadingError(Sentence("{} is {}, which has no price; give {}", INNER_LOSS, str(self.value(INNER_LOSS))[:80], PLAIN))
+            raise ReadingError(
+                Sentence("{} is {}, which has no price; give {}", INNER_LOSS, str(self.value(INNER_LOSS))[:80], PLAIN)
+            )
         return self.number(CHUNKS)
 
     def mode(self) -> Mode:
@@ -134,4 +136,6 @@ def _assumed(reading: MainReading) -> Iterator[str]:
     """Sentences on what is priced in another form."""
     yield Sentence("{} attention is priced as PyTorch's fused attention", reading.value(ATTENTION))
     if reading.mode() == Mode("full"):
-        yield Sentence("{} repeats each layer to its end; it is priced as if it stopped at the last tensor that is needed", ALL_LAYERS)
+        yield Sentence(
+            "{} repeats each layer to its end; it is priced as if it stopped at the last tensor that is needed", ALL_LAYERS
+        )

@@ -101,9 +101,7 @@ LOSS_CHUNKS = Rule(
 FEATURES = offered_rule("torchtitan_features", "[torchtitan-2026.08, config/configs.py]", NAME, TABLE_MAIN)
 ASYNC_TP = FACTS("torchtitan_async_tp", Sentence("tp_comm_overlap (async TP) needs compilation"))
 TENSOR_PLAN = tensor_plan_rule("torchtitan_tensor_plan", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME)
-WHOLE_LAYERS = whole_layers_rule(
-    "torchtitan_whole_layers", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME
-)
+WHOLE_LAYERS = whole_layers_rule("torchtitan_whole_layers", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME)
 RECOMPUTE = Rule(
     "torchtitan_recompute",
     "[torchtitan-2026.08, distributed/activation_checkpoint.py]",

@@ -99,6 +99,7 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def compilation(workload: Workload) -> Options:
+    """What is compiled."""
     compiled = dict(zip(PARTS, (workload.software.torch_compile, not workload.software.plain_cross_entropy), strict=True))
     if all(compiled.values()) or not any(compiled.values()):
         return {COMPILE: any(compiled.values())}
@@ -106,6 +107,7 @@ def compilation(workload: Workload) -> Options:
 
 
 def notes(flavors: Flavors, workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
+    """Sentences on the start, on replicas of shards, and on attention."""
     said = [start_note(workload, "torchrun")]
     if 0 < s.optimizer_shard_size < s.dp * s.cp:
         said.append(

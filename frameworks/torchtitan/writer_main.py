@@ -1,4 +1,4 @@
-"""Writes configurations of torchtitan's main, as ``path=value`` with the value in JSON [torchtitan-2026.08, config/configs.py]."""
+"""Writes configurations of torchtitan's main: ``path=value``, the value in JSON [torchtitan-2026.08, config/configs.py]."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ def main() -> None:
                 said = json.loads(line)
                 print(f"{len(rows) + 1} of {len(files)}: {said['file']}", flush=True)
                 rows.append({**files[said.pop("file")], "said": said})
-    (ROOT / "tests" / "oracle" / judged.record).write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+    (ROOT / "tests" / "oracle" / judged.record).write_text(
+        "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8"
+    )
     refused = [row for row in rows if row["said"]["verdict"] != "accept"]
     print(f"{len(rows)} files, {len(refused)} refused")
     for row in refused:

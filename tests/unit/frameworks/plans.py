@@ -14,7 +14,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, MoeShape, Software, Workload
 from frameworks.legality import legal_mask
 from frameworks.registry import BY_LABEL, parse_target
-from frameworks.torchtitan.flavors import FLAVORS
+from frameworks.torchtitan.flavors import FLAVORS, FLAVORS_MAIN
 from search.space.enumeration import Rejections, chunks
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import SearchSpace
@@ -85,6 +85,7 @@ OF_A_FLAVOR = {
     "capacity": ("llama4", "17bx128e"),
     "latent": ("deepseek_v3", "16B"),
 }
+OF_MAIN = {**OF_A_FLAVOR, "capacity": ("qwen3", "235B-A22B")}  # main has no Llama 4
 # MindSpeed-LLM's FSDP2 has types of models: one of a type like each of these.
 OF_A_TYPE: dict[str, dict[str, Any]] = {
     "dense": {"constants": ModelConstants("qwen3"), "qk_layernorm": True},
@@ -98,7 +99,10 @@ MOST_PLANS_A_CHUNK = 300
 
 
 def shape(framework: str, model: str) -> ModelShape:
-    """The model, as the framework trains it."""
+    """The model, as the framework, or one release of it, trains it."""
+    if framework == "torchtitan@2026.08":
+        return FLAVORS_MAIN[OF_MAIN[model]].model
+    framework = framework.partition("@")[0]
     if framework == "torchtitan":
         return FLAVORS[OF_A_FLAVOR[model]].model
     if framework == "mindspeed-llm-fsdp2":
@@ -109,13 +113,14 @@ def shape(framework: str, model: str) -> ModelShape:
 def workload(framework: str, model: str) -> Workload:
     """Thirty-two devices that the framework, or one release of it, runs on."""
     target = parse_target(framework)
-    made = job(shape(target.name, model), 32, family=target.families[0])
+    made = job(shape(target.label, model), 32, family=target.families[0])
     if target.name == "torchtitan":  # its experts need a GPU with Hopper's instructions
         profile = replace(made.cluster.profile, compute_capability=9.0)
         made = replace(made, cluster=replace(made.cluster, profile=profile))
     compiled = target.torch_compile
     plain = target.priced_as == "mindspeed-llm-fsdp2"
     software = Software(target.priced_as, target=target.label, torch_compile=compiled, plain_cross_entropy=plain)
+    software = replace(software, loss_chunks=target.loss_chunks)
     return replace(made, software=software)
 
 

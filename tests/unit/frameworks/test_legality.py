@@ -54,6 +54,8 @@ from tests.unit.frameworks.single_block_cases import SINGLE_BLOCKS
 from tests.unit.frameworks.tensor_plan_cases import TENSOR_PLANS
 from tests.unit.frameworks.torchtitan_cases import JOBS as TORCHTITAN_JOBS
 from tests.unit.frameworks.torchtitan_cases import TORCHTITAN
+from tests.unit.frameworks.torchtitan_main_cases import JOBS as TORCHTITAN_MAIN_JOBS
+from tests.unit.frameworks.torchtitan_main_cases import TORCHTITAN_MAIN
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,6 +70,7 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
         *PHYSICS,
         *FRAMEWORKS,
         *TORCHTITAN,
+        *TORCHTITAN_MAIN,
         *FSDP2,
         *PACKED_SAMPLES,
         *GATHERED_KEYS,
@@ -90,7 +93,7 @@ def test_each_rule_tells_legal_from_illegal(
 
 @pytest.mark.parametrize(
     ("rule", "target", "kept", "lost", "words"),
-    [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS, *BRIDGE_JOBS, *EIGHT_BIT_JOBS, *OPTIMIZER_JOBS],
+    [*JOBS, *TORCHTITAN_JOBS, *TORCHTITAN_MAIN_JOBS, *FSDP2_JOBS, *BRIDGE_JOBS, *EIGHT_BIT_JOBS, *OPTIMIZER_JOBS],
 )
 def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: Workload, lost: Workload, words: str) -> None:
     plan = FLAT if kept.model.moe is None else MIXTURE_PLAN
@@ -105,6 +108,8 @@ def test_every_rule_has_a_case() -> None:
         *JOBS,
         *TORCHTITAN,
         *TORCHTITAN_JOBS,
+        *TORCHTITAN_MAIN,
+        *TORCHTITAN_MAIN_JOBS,
         *FSDP2,
         *FSDP2_JOBS,
         *PACKED_SAMPLES,

@@ -20,7 +20,7 @@ from frameworks.framework import ReadingError
 from frameworks.launch import launch_blocks
 from frameworks.legality import violations
 from frameworks.rule import layout_of
-from frameworks.torchtitan.flavors import FLAVORS, flavor_of, misstated, no_flavor
+from frameworks.torchtitan.flavors import FLAVORS
 from frameworks.torchtitan.framework import TORCHTITAN
 from frameworks.torchtitan.stages import usual_counts
 from tests.unit.frameworks.torchtitan_cases import on_gpus
@@ -98,7 +98,7 @@ def _recomputed(s: ParallelStrategy, place: int, held: int) -> int:
 
 
 def test_the_presets_that_are_flavors() -> None:
-    assert {name for name in names() if flavor_of(model_preset(name).model)} == TRAINED
+    assert {name for name in names() if FLAVORS.of(model_preset(name).model)} == TRAINED
     # 8.03, 70.55 and 405.85 billion as Meta publishes them; Qwen3's are of its technical report.
     totals = {f"{name}/{flavor}": num_parameters(each.model).total for (name, flavor), each in FLAVORS.items()}
     assert [round(totals[f"llama3/{size}"] / 1e9, 2) for size in ("8B", "70B", "405B")] == [8.03, 70.55, 405.85]
@@ -108,15 +108,17 @@ def test_the_presets_that_are_flavors() -> None:
 
 
 def test_another_model_is_refused_with_the_nearest_flavor() -> None:
-    assert no_flavor(model_preset("llama-2-70b").model).endswith("the nearest, llama3 70B, has another vocab_size")
-    assert no_flavor(model_preset("deepseek-v3").model).endswith("the nearest, deepseek_v3 671B, has another mtp_num_layers")
+    assert FLAVORS.none_for(model_preset("llama-2-70b").model).endswith("the nearest, llama3 70B, has another vocab_size")
+    assert FLAVORS.none_for(model_preset("deepseek-v3").model).endswith(
+        "the nearest, deepseek_v3 671B, has another mtp_num_layers"
+    )
 
 
 def test_a_constant_without_cost_is_said() -> None:
-    assert misstated(model_preset("qwen3-235b-a22b").model) == (
+    assert FLAVORS.misstated(model_preset("qwen3-235b-a22b").model) == (
         "torchtitan's flavor 235B-A22B has other constants: the rotary base (5000000.0 for 1000000.0).",
     )
-    assert misstated(model_preset("llama-3.1-8b").model) == ()
+    assert FLAVORS.misstated(model_preset("llama-3.1-8b").model) == ()
 
 
 def test_defaults_are_those_of_the_release() -> None:
@@ -296,10 +298,10 @@ def test_a_file_of_a_flavor_takes_the_context_parallelism_of_that_flavor(flavor:
 
 @pytest.mark.parametrize("flavor", ["8B", "8B_flex", "8B_varlen"])
 def test_a_model_named_as_a_flavor_is_that_flavor(flavor: str) -> None:
-    found = flavor_of(FLAVORS["llama3", flavor].model)
+    found = FLAVORS.of(FLAVORS["llama3", flavor].model)
     assert found is not None
     assert found.flavor == flavor
-    packed = flavor_of(FLAVORS["llama3", flavor].model, packed=True)
+    packed = FLAVORS.of(FLAVORS["llama3", flavor].model, packed=True)
     assert packed == (None if flavor == "8B" else found)
 
 

@@ -13,11 +13,15 @@ from cost_models.layer import edges
 from cost_models.layer.edges import edge_costs
 from cost_models.memory.losses import before_head_bytes, logits_bytes
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
 from tests.workloads import DENSE, batch, device, keys, network, workload
 
 # Written by scripts/oracle/chunked_loss.py, which ran MindSpeed-LLM's function on PyTorch 2.13.
 LINES = (Path(__file__).parents[3] / "oracle" / "chunked_loss.json").read_text(encoding="utf-8").splitlines()
+LINES_OF_FSDP = (Path(__file__).parents[3] / "oracle" / "chunked_loss_of_fsdp.json").read_text(encoding="utf-8").splitlines()
 CASES = [json.loads(line) for line in LINES]
+# Written by scripts/oracle/chunked_loss_of_fsdp.py, which ran torchtitan's class under FSDP2 on PyTorch 2.13.
+OF_FSDP = [json.loads(line) for line in LINES_OF_FSDP]
 CHUNKED = DEFAULT_FEATURES | Feature.CHUNKED_LOSS
 
 
@@ -44,6 +48,29 @@ def test_all_matmuls_run_in_the_forward(case: dict[str, int]) -> None:
     tokens = case["samples"] * case["tokens"]
     assert case["flops"] == 3 * 2 * tokens * case["hidden"] * case["vocabulary"]
     assert case["kept"] == pytest.approx(2 * case["hidden"] * (tokens + case["vocabulary"]), rel=0.01)  # both gradients
+
+
+def of_fsdp(case: dict[str, int]) -> Workload:
+    model = replace(DENSE, hidden_size=case["hidden"], vocab_size=case["vocabulary"])
+    job = workload(model, stack="fsdp", seq_length=case["tokens"], global_batch_size=64)
+    return replace(job, software=replace(job.software, plain_cross_entropy=True, loss_chunks=case["chunks"]))
+
+
+@pytest.mark.parametrize("case", OF_FSDP, ids=lambda case: "-".join(map(str, case.values())))
+def test_torchtitans_loss_holds_what_pytorch_held(case: dict[str, int]) -> None:
+    """Beside the head's gathered weights and labels of 8 bytes. A gradient of the input in 16 bits comes when logits are gone."""
+    job, rows, none = of_fsdp(case), batch(tp=case["shards"], micro_batch_size=1, zero_stage=2), np.zeros(1)
+    held = logits_bytes(job, rows, none) - before_head_bytes(job, rows, none)
+    gathered = 2 * case["hidden"] * case["vocabulary"] / case["shards"]
+    assert held[0] + gathered + 8 * case["tokens"] == pytest.approx(case["peak"], rel=0.01)
+    assert case["flops"] == 3 * 2 * case["tokens"] * case["hidden"] * case["vocabulary"] // case["shards"]
+
+
+def test_torchtitans_chunks_are_a_number_and_not_a_length() -> None:
+    case = OF_FSDP[0]
+    rows, none = batch(micro_batch_size=4, zero_stage=2), np.zeros(1)
+    held = [logits_bytes(of_fsdp({**case, "chunks": chunks}), rows, none)[0] for chunks in (8, 16)]
+    assert held[0] - held[1] == pytest.approx(14 * 4 * case["tokens"] * case["vocabulary"] / 16)
 
 
 def test_the_forward_takes_the_time_of_both_passes_and_of_the_sums() -> None:

@@ -1,0 +1,143 @@
+"""Python configurations of torchtitan: read from a syntax tree that is never run, and edited where the value stands."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from app.launch_scripts.forms import form_of
+from app.launch_scripts.launch import Given
+from app.launch_scripts.python_launch import PythonLaunch
+from app.launch_scripts.reading import read_launch
+from documents.errors import InputError
+from frameworks.registry import BY_LABEL
+
+RELEASE = BY_LABEL["torchtitan@2026.08"].release
+TEXT = '''"""A file of one's own, with ü."""
+
+from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
+from torchtitan.components.optimizer import default_adamw
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.hf_datasets.text_datasets import DATASETS
+from torchtitan.models.common.config_utils import decoder_vocab_size
+from torchtitan.models.llama3 import model_registry
+from torchtitan.trainer import Trainer
+
+
+def mine() -> Trainer.Config:
+    """As the release's own functions."""
+    model_spec = model_registry("8B")
+    return Trainer.Config(
+        loss=ChunkedLossWrapper.Config(
+            loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)),
+        ),
+        hf_assets_path="./ü",
+        model_spec=model_spec,
+        optimizer=default_adamw(lr=-3e-4),
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=2 * 8192, max_context_length=8192),
+        parallelism=ParallelismConfig(
+            tensor_parallel_degree=2,  # inside a node
+            module_fqns_per_model_part=[["tok_embeddings"], ["norm", "lm_head"]],
+        ),
+        activation_checkpoint=None,
+    )
+'''
+
+
+def launch(text: str = TEXT) -> PythonLaunch:
+    return PythonLaunch(text, Given("mine.py"), RELEASE)
+
+
+def test_values_are_read_by_path_with_their_lines() -> None:
+    read = launch()
+    assert dict(entry.split("=", 1) for entry in read.arguments) == {
+        "loss": '"ChunkedLossWrapper"',
+        "loss.loss_fn": '"CrossEntropyLoss"',
+        "loss.loss_fn.global_vocab_size": "null",
+        "hf_assets_path": '"./\\u00fc"',
+        "model_spec.name": '"llama3"',
+        "model_spec.flavor": '"8B"',
+        "optimizer": '"default_adamw"',
+        "optimizer.lr": "-0.0003",
+        "training.num_tokens_per_microbatch_per_dp_rank": "16384",
+        "training.max_context_length": "8192",
+        "parallelism.tensor_parallel_degree": "2",
+        "parallelism.module_fqns_per_model_part": '[["tok_embeddings"], ["norm", "lm_head"]]',
+        "activation_checkpoint": '"None"',
+    }
+    assert read.line_of("model_spec.flavor") == 14
+    assert read.line_of("parallelism.tensor_parallel_degree") == 24
+    assert read.line_of("training.steps") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "piece"),
+    [
+        ("parallelism.tensor_parallel_degree", "4", "tensor_parallel_degree=4,  # inside a node"),
+        ("training.max_context_length", "4096", "max_context_length=4096)"),
+        ("training.num_tokens_per_microbatch_per_dp_rank", "8192", "(num_tokens_per_microbatch_per_dp_rank=8192, "),
+        ("training.disable_cuda_graphs", "true", "max_context_length=8192, disable_cuda_graphs=True)"),
+        ("compile.enable", "true", "compile=CompileConfig(enable=True)"),
+        ("activation_checkpoint", '"FullAC"', "activation_checkpoint=FullAC.Config(),"),
+        ("model_spec.flavor", '"70B"', 'model_registry("70B")'),
+        ("model_spec.attn_backend", '"varlen"', 'model_registry("8B", attn_backend="varlen")'),
+        ("hf_assets_path", '"x"', 'hf_assets_path="x",'),
+    ],
+)
+def test_a_value_is_set_where_it_stands_or_in_its_call(name: str, value: str, piece: str) -> None:
+    read = launch()
+    changed = read.again(next(read.with_values(name, (value,))))
+    assert piece in changed.text
+    assert changed.said() == {**read.said(), name: (value,)}
+    imported = {alias.name for each in ast.parse(changed.text).body if isinstance(each, ast.ImportFrom) for alias in each.names}
+    called = {node.id for node in ast.walk(ast.parse(changed.text)) if isinstance(node, ast.Name) and node.id[0].isupper()}
+    assert called <= imported
+
+
+def test_a_value_is_left_out_with_its_name() -> None:
+    read = launch()
+    for name in ("parallelism.module_fqns_per_model_part", "parallelism.tensor_parallel_degree"):
+        changed = read.again(next(read.without(name)))
+        assert changed.said() == {other: v for other, v in read.said().items() if other != name}
+    assert list(read.without("training.steps")) == []
+    assert list(read.without("model_spec.flavor")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("tensor_parallel_degree=2,", "tensor_parallel_degree=int(2),", "line 24: int has a value without a name"),
+        ("tensor_parallel_degree=2,", "**MORE,", "has \\*\\* values"),
+        ("tensor_parallel_degree=2,", "tensor_parallel_degree=DEGREE,", "is computed"),
+        ("parallelism=ParallelismConfig(", "parallelism=own(", "parallelism is built by ParallelismConfig, and own is not read"),
+        ('model_spec = model_registry("8B")', "import os; os.abort()", "only names with a value"),
+        ("def mine()", "def other(): pass\n\n\ndef mine()", "2 functions"),
+        ("def mine()", "DEGREE = 2\n\n\ndef mine()", "only imports and one function"),
+        ("models.llama3 import", "models.common import", "common 8B is no flavor"),
+        ("import model_registry", "import model_registry as registry", "imported as another"),
+        ("def mine() -> Trainer.Config:", "@cache\ndef mine() -> Trainer.Config:", "decorators"),
+        ("return Trainer.Config(", "return (", "not valid Python|returns no"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(old: str, new: str, words: str) -> None:
+    assert old in TEXT
+    with pytest.raises((InputError, ValueError), match=words):
+        BY_LABEL["torchtitan@2026.08"].read_job(launch(TEXT.replace(old, new)).arguments, 8)
+
+
+def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
+    found = tmp_path / "found"
+    text = TEXT.replace('"./ü"', f'open("{found}", "w").name')
+    with pytest.raises(InputError, match="hf_assets_path is computed"):
+        launch(text)
+    assert not found.exists()
+
+
+def test_a_configuration_is_recognised_and_read_for_main() -> None:
+    assert form_of(TEXT) == "torchtitan.py"
+    assert form_of("#!/usr/bin/env python3\n" + TEXT) == "py"
+    assert read_launch(TEXT, Given("x.py"), "nvidia", None)[1].target.label == "torchtitan@2026.08"
+    with pytest.raises(InputError, match=r"does not start from such a file; give torchtitan@2026\.08"):
+        read_launch(TEXT, Given("x.py"), "nvidia", "megatron-lm")
