@@ -23,6 +23,7 @@ GIVEN: dict[str, tuple[dict[str, Any], str]] = {
     "portable_attention": ({"portable_attention": True}, NVIDIA),
     "torch_compile": ({"torch_compile": True, "stack": "fsdp"}, NVIDIA),
     "compiled_loss": ({"compiled_loss": True, **PLAIN}, NVIDIA),
+    "loss_chunks": ({"loss_chunks": 4, **PLAIN}, NVIDIA),
     "loader_mask": ({"loader_mask": True}, NVIDIA),
     "legacy_layers": ({"legacy_layers": True, "stack": "mindformers"}, ASCEND),
     "fp32_residual": ({"fp32_residual": "layer", "stack": "mindformers"}, ASCEND),
