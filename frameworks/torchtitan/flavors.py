@@ -320,8 +320,8 @@ def _of_0_2(name: str, flavor: str, model: ModelShape, stated: Mapping[str, Any]
 
 
 def _of_main(name: str, flavor: str, model: ModelShape, _stated: Mapping[str, Any]) -> Flavor:
-    """Every family attends within documents [torchtitan-2026.08, models/common/config_utils.py:69]."""
-    pipelines = not model.tied_embeddings  # [torchtitan-2026.08, models/common/decoder.py:178]
+    """Every family attends within documents [torchtitan-2026.08, models/common/config_utils.py:83]."""
+    pipelines = not model.tied_embeddings  # [torchtitan-2026.08, models/common/decoder.py:168]
     return Flavor(name, flavor, model, FLEX, takes_cp=True, keeps_exchange=model.mla is None, has_pipelines=pipelines)
 
 

@@ -41,7 +41,7 @@ class MainReading(Reading):
 
     @property
     def etp(self) -> int:
-        """An expert on several ranks is never divided [torchtitan-2026.08, distributed/parallel_dims.py:221]."""
+        """An expert on several ranks is never divided [torchtitan-2026.08, distributed/parallel_dims.py:282]."""
         return 1
 
     @property
@@ -64,7 +64,7 @@ class MainReading(Reading):
 
     @property
     def global_batch_size(self) -> int:
-        """Samples of a step [torchtitan-2026.08, trainer.py:384]. A pipeline that runs several times a step has no price."""
+        """Samples of a step [torchtitan-2026.08, trainer.py:419]. A pipeline that runs several times a step has no price."""
         given, once = self.number(STEP_TOKENS, low=-1), self.at_once * self.dp * self.seq_length
         if given == 0 or (given > 0 and given % once):
             raise ReadingError(Sentence("{} {} does not divide by {} tokens of a pass", STEP_TOKENS, given, once))

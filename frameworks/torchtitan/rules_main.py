@@ -29,7 +29,7 @@ def again(rule: Rule, *places: str) -> Rule:
 
 
 TASK = task_rule("torchtitan_task", "[torchtitan-2026.08, trainer.py]", NAME, Task.PRETRAIN)
-PRECISION = precision_rule("torchtitan_precision", "[torchtitan-2026.08, config/configs.py:96]", NAME, "bf16")
+PRECISION = precision_rule("torchtitan_precision", "[torchtitan-2026.08, config/configs.py:94]", NAME, "bf16")
 OPTIMIZER = optimizer_rule(
     "torchtitan_optimizer", "[torchtitan-2026.08, components/optimizer/optimizer.py:378]", NAME, *OPTIMIZERS
 )
@@ -39,9 +39,9 @@ MODEL = flavor_rule(
     FLAVORS_MAIN,
 )
 GROUPED_EXPERTS = again(rules.GROUPED_EXPERTS, "models/common/moe.py:120")
-SHARDED_STACK = stack_rule("torchtitan_stack", "[torchtitan-2026.08, distributed/fsdp.py:186]", NAME, "fsdp")
+SHARDED_STACK = stack_rule("torchtitan_stack", "[torchtitan-2026.08, distributed/fsdp.py:168]", NAME, "fsdp")
 SHARDED = replace(
-    again(rules.SHARDED, "distributed/parallel_dims.py:210"),
+    again(rules.SHARDED, "distributed/parallel_dims.py:199"),
     requirement=Sentence("weights are sharded over two ranks or more: one rank alone with FSDP has no price"),
     sentence=lambda w, s: Sentence(
         "weights are sharded over {} of dp {} x cp {}; FSDP over one rank has no price",
@@ -50,9 +50,9 @@ SHARDED = replace(
         s.cp,
     ),
 )
-ZERO_STAGE = again(rules.ZERO_STAGE, "distributed/fsdp.py:114")
-SHARD_GROUPS = again(rules.SHARD_GROUPS, "distributed/parallel_dims.py:195")
-REPLICATED_EXPERTS = again(rules.REPLICATED_EXPERTS, "distributed/parallel_dims.py:273")
+ZERO_STAGE = again(rules.ZERO_STAGE, "distributed/fsdp.py:112")
+SHARD_GROUPS = again(rules.SHARD_GROUPS, "distributed/fsdp.py:54")
+REPLICATED_EXPERTS = again(rules.REPLICATED_EXPERTS, "distributed/parallel_dims.py:282")
 EXPERT_DEGREES = Rule(
     "torchtitan_expert_degrees",
     "[torchtitan-2026.08, models/common/moe_sharding.py]",
@@ -60,19 +60,19 @@ EXPERT_DEGREES = Rule(
     lambda w, b: every_row(b, w.model.moe is not None) & (((b.ep == 1) & (b.etp != b.tp)) | ((b.ep > 1) & (b.etp != 1))),
     lambda w, s: Sentence("etp {} with ep {} and tp {}: torchtitan takes {}", s.etp, s.ep, s.tp, s.tp if s.ep == 1 else 1),
 )
-EXPERT_WORLD = again(rules.EXPERT_WORLD, "distributed/parallel_dims.py:200")
-SEQUENCE = again(rules.SEQUENCE, "trainer.py:293")
+EXPERT_WORLD = again(rules.EXPERT_WORLD, "distributed/parallel_dims.py:187")
+SEQUENCE = again(rules.SEQUENCE, "trainer.py:299")
 HEADS = Rule(
     "torchtitan_heads",
-    "[torchtitan-2026.08, models/common/decoder.py:193]",
+    "[torchtitan-2026.08, models/common/decoder.py:195]",
     Sentence("tp divides the query groups"),
     lambda w, b: every_row(b, w.model.mla is None) & (w.model.num_query_groups % b.tp != 0),
     lambda w, s: Sentence("tp {} does not divide num_query_groups {}", s.tp, w.model.num_query_groups),
 )
-SEQUENCE_PARALLEL = again(rules.SEQUENCE_PARALLEL, "config/configs.py:148")
+SEQUENCE_PARALLEL = again(rules.SEQUENCE_PARALLEL, "config/configs.py:169")
 CONTEXT_PARALLEL = again(rules.CONTEXT_PARALLEL, "distributed/context_parallel/api.py")
-LATENTS = again(rules.LATENTS, "models/deepseek_v3/sharding.py:72")
-PIPELINE = pipeline_rule("[torchtitan-2026.08, models/common/decoder.py:170]", FLAVORS_MAIN)
+LATENTS = again(rules.LATENTS, "models/deepseek_v3/sharding.py:112")
+PIPELINE = pipeline_rule("[torchtitan-2026.08, models/common/decoder.py:168]", FLAVORS_MAIN)
 SCHEDULE = schedule_rule("torchtitan_schedule", "[torchtitan-2026.08, distributed/pipeline_parallel.py]", NAME, TABLE_MAIN)
 ENOUGH_MICRO_BATCHES = rules.ENOUGH_MICRO_BATCHES
 GROUP_SIZE = rules.GROUP_SIZE
