@@ -320,8 +320,7 @@ class Cluster:
     """``num_devices`` of one profile; ranks fill it node by node.
 
     ``inter_node_bytes_per_s`` replaces the profile's outermost bandwidth if the site's fabric is known; ``oversubscription``
-    divides it. ``time_factor`` multiplies the time of devices and of all communication (clocks, power caps, a slow fabric). It
-    comes from a measured run on this cluster, or is an assumption.
+    divides it. ``time_factor``, measured or assumed, multiplies the time of devices and of communication (a slow fabric).
     """
 
     profile: HardwareProfile
