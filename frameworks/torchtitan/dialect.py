@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from documents.late_methods import dataclass
 from frameworks.facts import FactRule
 from frameworks.fixed import Fixed
 from frameworks.release import Release
