@@ -236,6 +236,7 @@ class Explanation(Document):
     """Explanation of a plan, one sentence in each field. Only the plan to run has `one_change` and `neighbours`."""
 
     bound_by: Said
+    shards: Said | None = Field(default=None, description="tiers that join shards and copies of them; null without copies (HSDP)")
     tie: Said | None = Field(default=None, description="which other plans it cannot be told from, and why")
     against_best: Said | None
     next_plan: Said | None

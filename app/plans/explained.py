@@ -37,6 +37,7 @@ from search.explain.explanation import (
     losses_and_savings,
     one_change,
     priced_changes,
+    where_shards_lie,
 )
 from search.placement.layer_moves import neighbouring_moves
 from search.plans.plan import DeploymentPlan
@@ -96,6 +97,7 @@ def explain_document(
         {
             **{name: parts[name] for name in EstimateDocument.model_fields if name in parts},
             "bound_by": bound_by(parts["estimate"]),
+            "shards": where_shards_lie(workload, strategy),
             "best_change": best_change(listed, fit_rule(workload, constants)),
             "would_fit": None if priced.estimate.fits else _would_fit(fitting),
             "changes": listed,

@@ -66,7 +66,10 @@ GroupName = Literal["tp", "cp", "ep", "dp", "expert_dp", "pp"]
 class PlacedGroupDocument(Document):
     """Process groups of one kind. Rank `r` is member `r // stride % size`; neighbours in a group are `stride` ranks apart."""
 
-    group: GroupName = Field(description="dp: with context parallelism folded in, over which dense gradients are summed")
+    group: Literal[GroupName, "shard", "copies"] = Field(
+        description="dp: with context parallelism folded in, over which dense gradients are summed; its shard groups and "
+        "the ranks of other copies with the same shard, where shards have copies (HSDP)"
+    )
     size: int
     stride: int = Field(description="ranks between neighbours of the group")
 
@@ -147,6 +150,7 @@ class ExplainDocument(EstimateDocument):
     """
 
     bound_by: Said
+    shards: Said | None = Field(description="tiers that join shards and copies of them; null without copies (HSDP)")
     best_change: Said
     would_fit: Said | None = Field(description="of a plan that does not fit")
     changes: list[Change] = Field(description="one dimension or one layer otherwise, fastest first")

@@ -81,7 +81,8 @@ def _space(target: str) -> Sentence:
 
 
 def _print_evidence(console: Console, document: ExplainDocument) -> None:
-    for sentence in (document.bound_by, *evidence_sentences(document.estimate, document.job)):
+    shards = () if document.shards is None else (document.shards,)
+    for sentence in (document.bound_by, *shards, *evidence_sentences(document.estimate, document.job)):
         console.print(sentence, markup=False)
 
 

@@ -26,7 +26,7 @@ from cost_models.network.collectives import (
 )
 from cost_models.network.tiers import Network
 from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
-from cost_models.shapes.fully_sharded import gathers_units_in_eight_bits
+from cost_models.shapes.fully_sharded import gathers_in_rings, gathers_units_in_eight_bits, reduces_copies_beside
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -46,6 +46,7 @@ def network_of(workload: Workload, constants: Constants) -> Network:
         intra_fraction=constants.intra_fraction,
         inter_fraction=constants.inter_fraction,
         call_latency_s=constants.collective_latency_s,
+        rings=gathers_in_rings(workload),
     )
 
 
@@ -335,7 +336,8 @@ def weight_comm(
     The forward and the backward each need one gather; the backward needs one reduce-scatter. Both times are 0 without sharding.
     Linear weights that Megatron-FSDP keeps in 8 bits are gathered so (``gathers_units_in_eight_bits``).
     If several groups of ranks hold the same shards, each shard of gradients is then all-reduced over the groups
-    [pytorch-fsdp, section 3.2.2].
+    [pytorch-fsdp, section 3.2.2]. Where that runs beside the backward's gather and scatter (``hybrid_scatter_s``), only the time
+    by which it exceeds both is added.
     """
     task = workload.training.task
     whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
@@ -352,8 +354,10 @@ def weight_comm(
         ]
     dense = (keys.weight_shards, keys.weight_copies, keys.tp)
     experts = (keys.expert_weight_shards, keys.expert_weight_copies, keys.ep * keys.etp)
-    gather = scatter = np.zeros(len(keys.tp))
+    own_stream = reduces_copies_beside(workload)
+    gather = scatter = beside = np.zeros(len(keys.tp))
     for weights, gradients, (shards, copies, stride) in zip(gathered, trained, (dense, experts), strict=True):
         gather = gather + all_gather_s(weights, shards, stride, network)
-        scatter = scatter + hybrid_scatter_s(gradient * gradients, shards, copies, stride, network)
-    return gather, scatter
+        in_line, apart = hybrid_scatter_s(gradient * gradients, shards, copies, stride, network, own_stream=own_stream)
+        scatter, beside = scatter + in_line, beside + apart
+    return gather, np.maximum(scatter, beside - gather)

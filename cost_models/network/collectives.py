@@ -14,8 +14,12 @@ all-gather to S bytes on the slowest rank:
   [nccl-tests, PERFORMANCE.md]
 
 Each step adds a latency: one step in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005,
-section 3], NHR [hccl-doc]). Left out: reduction arithmetic, contention between groups, congestion inside a fabric. Each
-device has its own port in every tier.
+section 3], NHR [hccl-doc]). NCCL gathers and scatters in a ring if several nodes have several ranks each: one step to each
+other rank, n - 1 of n nodes over the network, in the faster of two protocols; its all-reduce has trees [nccl, tuning.cc].
+With one rank a node it doubles (PAT); inside one node a ring and a doubling are microseconds apart. Rings are priced where the
+network asks for them (``Network.rings``).
+
+Left out: reduction arithmetic, contention between groups, congestion inside a fabric. Each device has its own port in every tier.
 """
 
 from __future__ import annotations
@@ -30,13 +34,17 @@ from hardware_profiles.schema import Wiring
 Floats = NDArray[np.float64]
 Phases = tuple[Floats, NDArray[np.bool_]]  # seconds, and whether they come from a measurement
 
+# LL128 over Simple, the protocol of the profiles' latencies: steps in a node, over the network, and the rate [nccl, tuning.cc]
+LL128_INNER_STEP, LL128_NETWORK_STEP, LL128_RATE = 1.9 / 3.4, 4.0 / 14.0, 0.92
+
 
 def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
     """Seconds of an all-gather; ``bytes_total`` is what a rank holds afterwards; elementwise.
 
     Includes the fixed cost of a call, unless a measured curve already covers it [hccl-doc]; [thakur2005, section 3.1].
     """
-    return _single_call_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
+    parts = _gather(ALL_GATHER, bytes_total, size, stride, network, _is_ring(size, stride, network))
+    return _single_call_s(parts, bytes_total, size, network)
 
 
 def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -44,17 +52,34 @@ def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
 
     It is an all-gather backwards [hccl-doc]. The sums themselves are free.
     """
-    return _single_call_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
+    parts = _gather(REDUCE_SCATTER, bytes_total, size, stride, network, _is_ring(size, stride, network))
+    return _single_call_s(parts, bytes_total, size, network)
 
 
-def hybrid_scatter_s(bytes_total: ArrayLike, shards: ArrayLike, copies: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds to reduce over copies of groups of shards; ``bytes_total`` is what a rank holds before; elementwise.
+def hybrid_scatter_s(
+    bytes_total: ArrayLike, shards: ArrayLike, copies: ArrayLike, stride: ArrayLike, network: Network, *, own_stream: bool
+) -> tuple[Floats, Floats]:
+    """Seconds to reduce over copies of groups of shards, and seconds of it that run beside; elementwise.
 
     A reduce-scatter in each group, then an all-reduce of a rank's shard over the ranks that hold the same one in other groups.
-    Groups are consecutive, so that shards stay in the fast tier [pytorch-fsdp, section 3.2.2].
+    Groups are consecutive, so that shards stay in the fast tier [pytorch-fsdp, section 3.2.2]. If the all-reduce has a stream of
+    its own, it runs beside the gathers and scatters of other layers; it has its own links too where they stay in one domain, and
+    it leaves it with every step.
+
+    Parameters
+    ----------
+    bytes_total
+        What a rank holds before.
+    own_stream
+        Whether the all-reduce does not wait in line with the other collectives.
     """
     shard, apart = np.asarray(bytes_total) / np.asarray(shards), np.asarray(stride) * np.asarray(shards)
-    return reduce_scatter_s(bytes_total, shards, stride, network) + all_reduce_s(shard, copies, apart, network)
+    scatter = reduce_scatter_s(bytes_total, shards, stride, network)
+    reduce = all_reduce_s(shard, copies, apart, network)
+    stays = domains_spanned(shards, stride, network.domain_devices) == 1
+    leaves = domains_spanned(copies, apart, network.domain_devices) == copies
+    beside = np.where(own_stream & stays & leaves, reduce, 0.0)
+    return scatter + reduce - beside, beside
 
 
 def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -109,16 +134,37 @@ def _single_call_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, net
     return np.where((np.asarray(size) > 1) & (np.asarray(message_bytes) > 0), steps_s + call_s, 0.0)
 
 
-def _gather(op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Phases:
+def _is_ring(size: ArrayLike, stride: ArrayLike, network: Network) -> NDArray[np.bool_]:
+    """Whether a gather of the group is a ring over several nodes with several ranks each; elementwise [nccl, tuning.cc].
+
+    Where NVLink joins nodes, its domain is the node.
+    """
+    if not network.rings or network.domain_devices is None:
+        return np.zeros((), dtype=np.bool_)
+    nodes = domains_spanned(size, stride, network.domain_devices)
+    ring: NDArray[np.bool_] = (nodes > 1) & (np.asarray(size) > nodes)
+    return ring
+
+
+def _gather(
+    op: str,
+    bytes_total: ArrayLike,
+    size: ArrayLike,
+    stride: ArrayLike,
+    network: Network,
+    is_ring: NDArray[np.bool_] | bool = False,
+) -> Phases:
     """Seconds of the phases of an all-gather or reduce-scatter, and whether a measurement covers the innermost.
 
     Parameters
     ----------
     op
         ``ALL_GATHER`` or ``REDUCE_SCATTER``: selects the measured curve.
+    is_ring
+        Where the ranks pass on one after the other; elsewhere the blocks of a tier double.
     """
-    total, size, stride = _columns(bytes_total, size, stride)
-    elapsed = _Elapsed(network, total.shape)
+    total, size, stride, is_ring = np.broadcast_arrays(*_columns(bytes_total, size, stride), is_ring)
+    elapsed = _Elapsed(network, total.shape, is_ring)
     blocks_below = size  # blocks after the gathers of the inner tiers
     for tier in network.tiers:
         domains = domains_spanned(size, stride, tier.domain_devices)
@@ -134,7 +180,8 @@ def _gather(op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
                     received = (blocks - 1.0) * total / members
                 else:
                     received = (1.0 - 1.0 / size) * total * blocks_below / size
-                elapsed.add(crossing, received / (tier.rate(blocks - 1.0) * tier.rate_fraction), tier.gather_steps(blocks), tier)
+                steps = np.where(is_ring, blocks_below - domains, tier.gather_steps(blocks))
+                elapsed.add(crossing, received / (tier.rate(blocks - 1.0) * tier.rate_fraction), steps, tier)
         blocks_below = domains
     return elapsed.steps_s, elapsed.measured
 
@@ -174,10 +221,16 @@ def _columns(*values: ArrayLike) -> tuple[Floats, ...]:
 
 
 class _Elapsed:
-    """Accumulates phases from the inside out: transfers in sequence or at once, latencies always in sequence."""
+    """Accumulates phases from the inside out: transfers in sequence or at once, latencies always in sequence.
 
-    def __init__(self, network: Network, shape: tuple[int, ...]) -> None:
+    Rows of ``is_ring`` take the faster protocol of two.
+    """
+
+    def __init__(self, network: Network, shape: tuple[int, ...], is_ring: NDArray[np.bool_] | bool = False) -> None:
         self._sequential = network.sequential
+        self._outermost = network.tiers[-1]
+        self._is_ring = is_ring
+        self._short_latency_s = np.zeros(shape)
         self._transfer_s = np.zeros(shape)
         self._latency_s = np.zeros(shape)
         self.measured = np.zeros(shape, dtype=np.bool_)
@@ -187,14 +240,20 @@ class _Elapsed:
         crossed_s = transfer_s * crossing
         combine = np.add if self._sequential else np.maximum
         combine(self._transfer_s, crossed_s, out=self._transfer_s)
-        self._latency_s += steps * crossing * tier.latency_s
+        latency_s = steps * crossing * tier.latency_s
+        self._latency_s += latency_s
+        self._short_latency_s += latency_s * (LL128_NETWORK_STEP if tier is self._outermost else LL128_INNER_STEP)
 
     def replace(self, crossing: NDArray[np.bool_], measured_s: Floats) -> None:
         """Use a measured time for the rows that cross this tier. It includes all tiers inside."""
         self._transfer_s[crossing] = measured_s
-        self._latency_s[crossing] = 0.0
+        self._latency_s[crossing] = self._short_latency_s[crossing] = 0.0
         self.measured |= crossing
 
     @property
     def steps_s(self) -> Floats:
-        return self._transfer_s + self._latency_s
+        seconds = self._transfer_s + self._latency_s
+        if not np.any(self._is_ring):
+            return seconds
+        short = self._transfer_s / LL128_RATE + self._short_latency_s
+        return np.where(self._is_ring, np.minimum(seconds, short), seconds)

@@ -64,6 +64,17 @@ def rank_groups(batch: StrategyBatch) -> RankGroups:
     )
 
 
+def copied_shards(batch: StrategyBatch) -> tuple[Group, Group]:
+    """Groups that share one copy of sharded states, and groups of ranks with the same shard in other copies, ``[n]`` each.
+
+    Shards are neighbours among the ranks that hold the same weights [pytorch-fsdp, section 3.2.2]. Without copies
+    (``optimizer_shard_size``) the second groups have one rank.
+    """
+    ranks = batch.dp * batch.cp
+    size = np.where((batch.zero_stage > 0) & (batch.optimizer_shard_size > 0), batch.optimizer_shard_size, ranks)
+    return Group(size, batch.tp), Group(ranks // size, batch.tp * size)
+
+
 def domains_spanned(size: ArrayLike, stride: ArrayLike, domain_devices: int | None) -> Floats:
     """Number of domains of ``domain_devices`` consecutive devices that one group spans, 1 to ``size``; elementwise.
 

@@ -63,6 +63,7 @@ class Network:
     sequential: bool
     call_latency_s: float
     symmetric: bool  # all-gather and reduce-scatter take the same time
+    rings: bool = False  # gathers and scatters over several nodes with several ranks each are rings
 
     @classmethod
     def of(
@@ -72,12 +73,13 @@ class Network:
         intra_fraction: float = 1.0,
         inter_fraction: float = 1.0,
         call_latency_s: float = 0.0,
+        rings: bool = False,
     ) -> Network:
         """The cluster's network with calibrated efficiencies.
 
         ``inter_fraction`` is the fraction of the profile's rate that collectives reach in the outermost tier (also a single
         tier, if it is a fabric). ``intra_fraction`` is the same for all tiers inside it. The cluster's ``time_factor`` scales
-        all times.
+        all times. ``rings``: whether gathers of pipelined tiers are priced as NCCL's rings.
 
         Raises ``WorkloadError`` for a profile without tiers, and for rates, factors or oversubscriptions that are not positive.
         """
@@ -105,6 +107,7 @@ class Network:
             tiers=tuple(tiers),
             sequential=profile.sequential_tiers,
             call_latency_s=call_latency_s * cluster.time_factor,
+            rings=rings and not profile.sequential_tiers,
             symmetric=all(t.curves.get(ALL_GATHER) is t.curves.get(REDUCE_SCATTER) for t in tiers),
         )
 

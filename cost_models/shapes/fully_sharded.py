@@ -77,6 +77,23 @@ def gathers_units_in_eight_bits(workload: Workload) -> bool:
     return has_units(workload) and workload.training.precision in EIGHT_BITS and workload.gathers_eight_bits
 
 
+def gathers_in_rings(workload: Workload) -> bool:
+    """Whether gathers over several nodes are priced with all steps of NCCL's rings.
+
+    So they are for PyTorch's FSDP, which gathers each layer alone. Others send few large buckets, and the constants that hide
+    them were fitted to doublings; runs of Megatron-Core's FSDP show no such steps.
+    """
+    return workload.software_traits.fp32_shards
+
+
+def reduces_copies_beside(workload: Workload) -> bool:
+    """Whether copies of shards are added on a stream of their own, beside gathers and scatters of other layers.
+
+    So it is in PyTorch's FSDP, both versions [pytorch, _fsdp_collectives.py, _runtime_utils.py].
+    """
+    return workload.software_traits.fp32_shards
+
+
 def layers_ahead(
     workload: Workload, layer_parameters: NDArray[np.float64], num_layers: NDArray[np.float64]
 ) -> NDArray[np.float64]:

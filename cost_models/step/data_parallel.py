@@ -20,7 +20,13 @@ from cost_models.memory.whole_tensors import WholeTensors
 from cost_models.network.collectives import all_gather_s, all_reduce_s, hybrid_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
-from cost_models.shapes.fully_sharded import gathers_a_step, has_units, keeps_whole_stages, shards_each_layer
+from cost_models.shapes.fully_sharded import (
+    gathers_a_step,
+    has_units,
+    keeps_whole_stages,
+    reduces_copies_beside,
+    shards_each_layer,
+)
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
@@ -61,6 +67,7 @@ def gradient_exchange(
     sums_s: Floats,
     network: Network,
     quantised: tuple[Floats, Floats] | None = None,
+    num_layers: Floats | None = None,
 ) -> GradientExchange:
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
@@ -82,6 +89,8 @@ def gradient_exchange(
         From ``shared_table_s`` and ``replicated_sums_s``.
     quantised
         From ``quantised_parameters``. ``None``: none.
+    num_layers : ``[stage, 1]``
+        Layers of a rank: PyTorch's FSDP gathers and scatters each with a call of its own, under ZeRO-2 too. ``None``: one call.
 
     Notes
     -----
@@ -109,14 +118,17 @@ def gradient_exchange(
     gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
     gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
     once = (batch.zero_stage >= 2) & units
-    scatter = hybrid_scatter_s(g * reduced, sizes, np.where(once, 1, ranks // sizes), strides, network).sum(axis=0)
+    calls = _calls(workload, batch, num_layers)
+    copied = np.where(once, 1, ranks // sizes)
+    parts = hybrid_scatter_s(g * reduced / calls, sizes, copied, strides, network, own_stream=reduces_copies_beside(workload))
+    scatter = np.maximum(*(calls * part.sum(axis=0) for part in parts))
     shards = g * np.stack([trained.dense, trained.experts]) / sizes
     copies = all_reduce_s(shards, np.where(once, ranks // sizes, 1), strides * sizes, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
     gathered_bytes = weight * held - _saved_bytes(workload, batch, quantised)
     stays = np.where(whole & units, weight * edge_only.ends, 0.0)
     kept = np.stack([stays, np.zeros_like(stays)])
-    gather = all_gather_s(gathered_bytes - kept, sizes, strides, network).sum(axis=0)
+    gather = calls * all_gather_s((gathered_bytes - kept) / calls, sizes, strides, network).sum(axis=0)
     kept_s = all_gather_s(kept, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     summed = gather if not _takes_whole_tensors(workload) else all_gather_s(g * held, ranks, strides, network).sum(axis=0)
@@ -129,6 +141,16 @@ def gradient_exchange(
         num_gathers=np.where(_gathers_twice(workload) & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
         num_gathered=np.where((gathers > 1) & (gather > 0).any(axis=0), micro_batches, 1),
     )
+
+
+def _calls(workload: Workload, batch: StrategyBatch, num_layers: Floats | None) -> Floats:
+    """Calls in which a rank gathers, or scatters, what its layers do not themselves, ``[stage, n]`` or ``[1]``.
+
+    Megatron's buckets grow with the replicas, so that their number is left out.
+    """
+    if num_layers is None or not workload.software_traits.fp32_shards:
+        return np.ones(1)
+    return np.where((batch.zero_stage >= 2) & ~shards_each_layer(workload, batch), np.maximum(num_layers, 1.0), 1.0)
 
 
 def _saved_bytes(workload: Workload, batch: StrategyBatch, quantised: tuple[Floats, Floats] | None) -> Floats:

@@ -81,6 +81,7 @@ class Shardings:
     stages: StageContents
     device: Device
     network: Network
+    layer_by_layer: bool = True  # whether stacks that gather each layer with a call of its own are priced so
 
     @cached_property
     def parameters(self) -> StageParameters:
@@ -120,7 +121,10 @@ class Shardings:
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self.stages.layers))
         tables_s = shared_table_s(self.workload, self.few, *self.stages[1:], self.network)
         sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self.stages.layers), *self.stages[2:], self.network)
-        return gradient_exchange(self.workload, self.few, self.trained, edge_only, sums_s, self.network, self._quantised)
+        num_layers = self.stages.layers.sum(axis=0) if self.layer_by_layer else None
+        return gradient_exchange(
+            self.workload, self.few, self.trained, edge_only, sums_s, self.network, self._quantised, num_layers
+        )
 
     @cached_property
     def accumulation_s(self) -> Floats:
@@ -293,7 +297,7 @@ def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, devi
 def exchange_of_model(
     workload: Workload, batch: StrategyBatch, layers: Floats, device: Device, network: Network
 ) -> GradientExchange:
-    """The exchange of a rank that would hold the whole model, ``[1, n]``. MTP modules have no copy of the embedding table.
+    """The exchange of a rank that would hold the whole model, ``[1, n]``, in one call. MTP modules have no copy of the table.
 
     Parameters
     ----------
@@ -306,7 +310,7 @@ def exchange_of_model(
     few = varied(few, mtp_before_head=few.pp * few.vpp - 1)  # behind all layers they share the head's rank
     end, mtp = np.ones((1, 1)), np.full((1, 1), float(workload.model.mtp_num_layers > 0))
     whole = StageContents(layers[:, None, None], end, end, mtp)
-    return taken(Shardings(workload, few, whole, device, network).exchange, index, tables=True)
+    return taken(Shardings(workload, few, whole, device, network, layer_by_layer=False).exchange, index, tables=True)
 
 
 def sharded_models(

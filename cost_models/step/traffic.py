@@ -198,7 +198,7 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     for name, others, of_linears in (("dp", "experts", (quantised[0], zeros)), ("expert_dp", "dense", (zeros, quantised[1]))):
         none_of_ends = {"ends": zeros} if others == "dense" else {}
         of_group = replace(held, **{others: zeros}), replace(edges, **{others: zeros}, **none_of_ends)
-        exchange = gradient_exchange(workload, group.batch, *of_group, zeros, network, of_linears)
+        exchange = gradient_exchange(workload, group.batch, *of_group, zeros, network, of_linears, sum(in_stages, np.zeros(1)))
         reduce_s, gather_s = exchange_of_step_s(group.batch, exchange)
         found[name] = reduce_s + gather_s
     return found

@@ -22,6 +22,10 @@ TUNE = ("tune", str(SCRIPT), "--hardware", "h100-sxm-80gb")
 JOB = str(ROOT / "examples" / "llama-2-13b.yaml")
 TRACE = ("compare-trace", str(ROOT / "tests" / "fixtures" / "traces" / "step_trace_time.csv"), "--job", JOB, "--step", "11")
 SUGGEST = ("calibrate", "--suggest", JOB)
+HYBRID = (
+    *"search llama-3.1-8b --hardware gb200-nvl72 --devices 576 --global-batch-size 576 --seq-length 8192".split(),
+    *"--target torchtitan --tp 1 --pp 1 --cp 1 --micro-batch-size 1".split(),
+)
 LAUNCH_FILE = Path("plans") / "plan-1.mindspeed-llm.sh"  # that the search writes
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
 
@@ -32,6 +36,7 @@ PAGES: Mapping[Language, Mapping[str, tuple[str, ...]]] = {
         "docs/example.md": (*SEARCH, "--details"),
         "docs/tune.md": TUNE,
         "docs/compare-trace.md": TRACE,
+        "docs/launch.md": HYBRID,
         "docs/calibration.md": SUGGEST,
     },
     "zh": {
@@ -39,6 +44,7 @@ PAGES: Mapping[Language, Mapping[str, tuple[str, ...]]] = {
         "docs/zh/example.md": (*SEARCH, "--details"),
         "docs/zh/tune.md": TUNE,
         "docs/zh/compare-trace.md": TRACE,
+        "docs/zh/launch.md": HYBRID,
     },
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.memory.fit import FitRule
+from cost_models.network.rank_placement import copied_shards, crossed_tier
 from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk, schedules_of
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
@@ -70,6 +71,23 @@ def bound_by(estimate: Mapping[str, Any]) -> str:
     if not estimate["fits"] and headroom >= 0:
         room += Sentence(", too little to be sure of: it fits with a probability of {:.0%}", chance)
     return Sentence("{}; {}.", sentence, room)
+
+
+def where_shards_lie(workload: Workload, strategy: ParallelStrategy) -> Sentence | None:
+    """One sentence on the tiers that join shards and copies of them; ``None`` without copies."""
+    tiers = workload.cluster.profile.tiers
+    inside, between = copied_shards(StrategyBatch.of([strategy]))
+    if between.size[0] == 1:
+        return None
+    domains = [tier.domain_devices for tier in tiers]
+    shards, copies = (tiers[crossed_tier(group.size, group.stride, domains)[0]].name for group in (inside, between))
+    return Sentence(
+        "{:,} ranks share a copy through {}, and {:,} copies are added through {}.",
+        inside.size[0],
+        shards,
+        between.size[0],
+        copies,
+    )
 
 
 def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], faster_name: str) -> str:

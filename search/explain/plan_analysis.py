@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cost_models.constants import Constants
-from cost_models.network.rank_placement import rank_groups
+from cost_models.network.rank_placement import copied_shards, rank_groups
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.stage_costs import StageCosts, stage_costs
@@ -41,10 +41,13 @@ def plan_analysis(
 
 
 def _placement(workload: Workload, strategy: ParallelStrategy) -> list[dict[str, Any]]:
-    ranks = rank_groups(StrategyBatch.of([strategy]))
+    batch = StrategyBatch.of([strategy])
+    ranks, (shards, copies) = rank_groups(batch), copied_shards(batch)
     kinds = {"tp": ranks.tp, "cp": ranks.cp, "dp": ranks.dp_cp, "pp": ranks.pp}
     if workload.model.moe is not None:
         kinds |= {"ep": ranks.ep, "expert_dp": ranks.edp}
+    if copies.size[0] > 1:
+        kinds |= {"shard": shards, "copies": copies}
     return [{"group": name, "size": int(group.size[0]), "stride": int(group.stride[0])} for name, group in kinds.items()]
 
 

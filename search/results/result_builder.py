@@ -20,7 +20,7 @@ from frameworks.launch import launch_blocks
 from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
-from search.explain.explanation import GIB, best_change, bound_by, changes, compared, one_change, shortfall
+from search.explain.explanation import GIB, best_change, bound_by, changes, compared, one_change, shortfall, where_shards_lie
 from search.explain.space_report import SpaceReport, space_report
 from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.heartbeat import beat
@@ -119,6 +119,7 @@ class ResultBuilder:
             entry, priced = best_first[place], found[place]
             explanation: dict[str, Any] = {
                 "bound_by": bound_by(priced),
+                "shards": where_shards_lie(self.workload, entry.strategy),
                 "tie": ties[place] if place < num_listed else None,
                 "against_best": None,
                 "next_plan": None,

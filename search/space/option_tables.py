@@ -25,7 +25,7 @@ from cost_models.shapes.effective_switches import NOTHING, has_replicas, model_s
 from cost_models.shapes.strategy import CpAlgo, IntColumn
 from cost_models.shapes.switches import Feature, Scope, acting_in
 from cost_models.shapes.workload import Workload
-from search.space.search_space import Pipeline, SearchSpace
+from search.space.search_space import Pipeline, SearchSpace, domains_inside, nests
 
 Variant = tuple[int, ...]
 
@@ -111,7 +111,7 @@ def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> 
         (layouts.tp > 1).astype(np.int64),
         np.searchsorted(np.array(space.cp), layouts.cp),
         np.zeros_like(layouts.tp),
-        _shard_class(space, layouts.dp * layouts.cp),
+        _shard_class(space, layouts, domains_inside(workload)),
         8 * travel + 4 * has_replicas(workload.model, layouts) + 2 * (layouts.cp > 1) + (layouts.tp > 1),
     )
 
@@ -145,11 +145,15 @@ def _shard_variants(space: SearchSpace) -> list[list[Variant]]:
     return [[(size,) for bit, size in enumerate(sizes) if code >> bit & 1] for code in range(1 << len(sizes))]
 
 
-def _shard_class(space: SearchSpace, replicas: IntColumn) -> IntColumn:
-    """Which sizes are true parts of so many ranks that hold the same weights, a bit for each ``[k]``; 0 stands for all ranks."""
-    code = np.zeros_like(replicas)
+def _shard_class(space: SearchSpace, layouts: Layouts, domains: Sequence[int]) -> IntColumn:
+    """Which sizes are true parts of the ranks that hold the same weights, a bit for each ``[k]``; 0 stands for all ranks.
+
+    Shards lie tp devices apart, and their groups do not straddle domains.
+    """
+    replicas, code = layouts.dp * layouts.cp, np.zeros_like(layouts.tp)
     for bit, size in enumerate(space.optimizer_shard_size):
-        code += ((replicas % max(size, 1) == 0) & (replicas > size)).astype(np.int64) << bit
+        part = (replicas % max(size, 1) == 0) & (replicas > size) & nests(max(size, 1) * layouts.tp, domains)
+        code += np.where(size == 0, 1, part).astype(np.int64) << bit
     return code
 
 

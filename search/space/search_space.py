@@ -22,17 +22,20 @@ Default grid (a range in the limits selects from it, a list replaces it):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layer.idle_modules import idle_modules
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
 from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
 from cost_models.shapes.fully_sharded import has_units
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule, present_modules
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
@@ -170,10 +173,32 @@ def _shards_in_groups(workload: Workload, limits: SearchLimits) -> bool:
 
 
 def _inner_domains(workload: Workload) -> tuple[int, ...]:
-    """Devices of a node and of each tier inside the outermost, if they are not all of the cluster."""
+    """Devices of each tier inside the outermost, of a node, and of 2, 4, 8 ... of both, if they are not all of the cluster.
+
+    A ring over several nodes is shorter than over all, and its shards are smaller than a node's. Sizes that would straddle
+    domains are left out.
+    """
     cluster = workload.cluster
-    sizes = {cluster.profile.devices_per_node, *(tier.domain_devices or 0 for tier in cluster.profile.tiers[:-1])}
-    return tuple(size for size in sorted(sizes) if 1 < size < cluster.num_devices)
+    node, domains = cluster.profile.devices_per_node, domains_inside(workload)
+    whole = [
+        each << doublings for each in domains if each >= node for doublings in range((cluster.num_devices // each).bit_length())
+    ]
+    sizes = np.array(sorted({*domains, *whole}), dtype=np.int64)
+    return tuple(sizes[(sizes > 1) & (sizes < cluster.num_devices) & nests(sizes, domains)].tolist())
+
+
+def domains_inside(workload: Workload) -> tuple[int, ...]:
+    """Devices of a node and of each tier inside the outermost."""
+    profile = workload.cluster.profile
+    return profile.devices_per_node, *(tier.domain_devices for tier in profile.tiers[:-1] if tier.domain_devices)
+
+
+def nests(num_devices: IntColumn, domains: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether groups of so many neighbours fill each domain or are filled by it, ``[k]``."""
+    nested: NDArray[np.bool_] = np.ones(len(num_devices), dtype=np.bool_)
+    for each in domains:
+        nested &= np.maximum(num_devices, each) % np.minimum(num_devices, each) == 0
+    return nested
 
 
 def limits_with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:

@@ -86,6 +86,8 @@ def _rows(document: SearchDocument, saved: Mapping[str, LaunchDocument]) -> Iter
     yield from warning_rows(document.warnings)
     yield Sentence("Step"), step_text(plan.estimate)
     yield Sentence("Memory"), memory_line(plan.estimate, job)
+    if plan.explanation.shards is not None:
+        yield Sentence("Shards"), plan.explanation.shards
     if plan.explanation.objective is not None:
         yield Sentence("Objective"), plan.explanation.objective
     if plan.delivery is not None:

@@ -15,6 +15,10 @@ SHOWN = re.compile(r"^```text\n(.*?)^```\n<!-- /example -->", re.MULTILINE | re.
 SCRIPT = str(ROOT / "tests/fixtures/scripts/60-mixtral-8x7b-megatron.sh")
 SEARCH = "search deepseek-v3 --hardware atlas-800t-a2 --devices 2048 --save-dir plans".split()
 TUNE = ["tune", SCRIPT, "--hardware", "h100-sxm-80gb"]
+HYBRID = (
+    "search llama-3.1-8b --hardware gb200-nvl72 --devices 576 --global-batch-size 576 --seq-length 8192 "
+    "--target torchtitan --tp 1 --pp 1 --cp 1 --micro-batch-size 1"
+).split()
 JOB = str(ROOT / "examples/llama-2-13b.yaml")
 TRACE = ["compare-trace", str(ROOT / "tests/fixtures/traces/step_trace_time.csv"), "--job", JOB, "--step", "11"]
 TUTORIAL = "qwen3-8b --hardware atlas-900-a2-podc --devices 16 --seq-length 4096 --global-batch-size 256 --tp 1".split()
@@ -49,6 +53,8 @@ def test_pages_show_what_their_command_prints(page: str, language: str, words: l
     [
         ("docs/compare-trace.md", "en", TRACE),
         ("docs/zh/compare-trace.md", "zh", TRACE),
+        ("docs/launch.md", "en", HYBRID),
+        ("docs/zh/launch.md", "zh", HYBRID),
         ("docs/calibration.md", "en", ["calibrate", "--suggest", JOB]),
     ],
 )

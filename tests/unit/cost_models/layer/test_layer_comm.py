@@ -162,16 +162,22 @@ def test_zero3_gathers_weights_and_scatters_gradients() -> None:
     assert float(scatter[0]) == pytest.approx(4 * layer / 8 / LINK)
 
 
-def test_shards_inside_a_node_are_all_reduced_between_nodes() -> None:
-    """Each of 8 shards over 4 nodes: a rank sends its eighth of the gradients twice, less its own quarter, through its NIC."""
-    job = workload(stack="fsdp")
+@pytest.mark.parametrize(("stack", "nic"), [("fsdp", 20e9), ("fsdp", 5e9), ("megatron-deepspeed", 20e9)])
+def test_shards_inside_a_node_are_all_reduced_between_nodes(stack: str, nic: float) -> None:
+    """Each of 8 shards over 4 nodes: a rank sends its eighth of the gradients twice, less its own quarter, through its NIC.
+
+    PyTorch's FSDP does so beside the gather and the scatter over the links of the node, which take 6 / 8 of a layer at 18.3 GB/s:
+    6 / 8 at 20 GB/s are hidden, at 5 GB/s all but that part. Others do it behind the scatter.
+    """
+    job = workload(stack=stack, cluster=replace(ascend_a2(), inter_node_bytes_per_s=nic))
     plans = (batch(dp=dp, zero_stage=3, optimizer_shard_size=size) for dp, size in ((32, 8), (8, 0)))
     hybrid, inside = (layer_keys(job, plan)[0] for plan in plans)
     gather, scatter = weight_comm(job, hybrid, network(job), moe=False)
     gather_inside, scatter_inside = weight_comm(job, inside, network(job), moe=False)
     layer = 1024 * 128 * 32 + 3 * 1024 * 4096 + 2 * 1024
     assert float(gather[0]) == float(gather_inside[0])
-    assert float(scatter[0] - scatter_inside[0]) == pytest.approx(2 * 3 / 4 * 4 * layer / 8 / 20e9)
+    all_reduce_s, hidden_s = 2 * 3 / 4 * 4 * layer / 8 / nic, 6 * layer / 8 / LINK if stack == "fsdp" else 0.0
+    assert float(scatter[0] - scatter_inside[0]) == pytest.approx(max(all_reduce_s - hidden_s, 0.0))
 
 
 def test_sharded_optimizer_gathers_nothing_a_layer() -> None:

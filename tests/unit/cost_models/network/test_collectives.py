@@ -10,6 +10,7 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.workload import Cluster, WorkloadError
 from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
 from tests.networks import ascend_a2, cluster, gpu
+from tests.worked_examples import worked
 
 GB = 1e9
 MIB = 2.0**20
@@ -90,6 +91,32 @@ def test_latency_counts_steps() -> None:
     assert float(send_recv_s(tiny, 2, 8, mesh)) == pytest.approx(11e-6)
     # a switch: ceil(log2 8) = 3
     assert float(all_gather_s(tiny, 8, 1, Network.of(gpu(latency_s=2e-6)))) == pytest.approx(6e-6)
+
+
+def test_a_ring_over_nodes_takes_a_step_to_each_other_rank() -> None:
+    """NCCL's tuning.cc: 3.4 us a step inside a node and 14 over the network, or 1.9 and 4 at 92 % of the rate (LL128)."""
+    nvlink = NetworkTier("nvlink", Wiring.SWITCH, 8, 450e9, 3.4e-6)
+    made = cluster(nvlink, NetworkTier("ib", Wiring.FABRIC, None, 50e9, 14e-6), sequential=False)
+    h100, doubling = Network.of(made, rings=True), Network.of(made)
+    # 1,024 ranks over 128 nodes: 896 steps inside, 127 between; a gigabyte through eight NICs of 50 GB/s
+    short_s, sent_s = 896 * 1.9e-6 + 127 * 4e-6, 1023 / 1024 / 400
+    assert worked("ring-steps") == short_s
+    assert float(all_gather_s(GB, 1024, 1, h100)) == pytest.approx(short_s + sent_s / 0.92)
+    assert float(reduce_scatter_s(GB, 1024, 1, h100)) == pytest.approx(short_s + sent_s / 0.92)
+    # 16 ranks over two: of 10 GB, eight hundredths cost more than 14 short steps inside and one between save
+    assert float(all_gather_s(10 * GB, 16, 1, h100)) == pytest.approx(14 * 3.4e-6 + 14e-6 + 15 / 16 * 10 / 400)
+    # trees all-reduce; one rank a node doubles, and so do the ranks of one node
+    assert float(all_reduce_s(GB, 1024, 1, h100)) == pytest.approx(2 * (3 * 3.4e-6 + 7 * 14e-6 + sent_s))
+    assert float(all_gather_s(GB, 128, 8, h100)) == pytest.approx(7 * 14e-6 + 127 / 128 / 50)
+    assert float(all_gather_s(GB, 8, 1, h100)) == pytest.approx(3 * 3.4e-6 + 7 / 8 / 450)
+    assert float(all_gather_s(GB, 1024, 1, doubling)) == pytest.approx(3 * 3.4e-6 + 7 * 14e-6 + sent_s)
+
+
+def test_other_nodes_are_further_ranks_of_a_ring_in_one_column_with_others() -> None:
+    h100 = Network.of(gpu(latency_s=1e-3), rings=True)
+    sizes, strides = np.array([8, 16, 16, 1]), np.array([1, 1, 8, 1])
+    alone = [float(all_gather_s(1e6, int(size), int(stride), h100)) for size, stride in zip(sizes, strides, strict=True)]
+    np.testing.assert_array_equal(all_gather_s(1e6, sizes, strides, h100), alone)
 
 
 def test_fractions_belong_to_their_tiers() -> None:

@@ -1,4 +1,4 @@
-"""Ranks that share weights as a dimension of a search: all of them, a node, an inner tier; each distinct size once."""
+"""Ranks that share weights as a dimension of a search: all of them, nodes, inner tiers; each distinct size once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def sizes(made: Workload, space: SearchSpace) -> dict[int, set[int]]:
 
 def test_a_stack_that_shards_weights_has_hybrid_shards_and_no_other_optimizer() -> None:
     space = search_space(workload())
-    assert (space.zero_stage, space.optimizer_shard_size) == ((3, 2), (0, 8))
+    assert (space.zero_stage, space.optimizer_shard_size) == ((3, 2), (0, 8, 16))
     other = search_space(replace(workload(), software=Software("megatron-lm")))
     assert (other.zero_stage, other.optimizer_shard_size) == ((1,), (0,))
     assert "optimizer_shard_size" not in other.dimensions()
-    assert space.dimensions()["optimizer_shard_size"] == [0, 8]
+    assert space.dimensions()["optimizer_shard_size"] == [0, 8, 16]
 
 
 def test_a_size_is_tried_where_it_is_a_true_part_of_the_ranks() -> None:
     made = workload()
-    assert sizes(made, search_space(made, SMALL)) == {32: {0, 8}, 16: {0, 8}}
+    assert sizes(made, search_space(made, SMALL)) == {32: {0, 8, 16}, 16: {0, 8}}
     eight = workload(8)  # the node is the cluster
     assert sizes(eight, search_space(eight, SMALL)) == {8: {0}, 4: {0}}
     wide = replace(search_space(made, SMALL), optimizer_shard_size=(0, 8, 12, 16))
