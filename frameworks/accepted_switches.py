@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, alternatives
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
 from frameworks.registry import cautions_of, fixed_by
@@ -83,3 +85,13 @@ def _rules_about(target: str, feature: Feature) -> tuple[SwitchRule, ...]:
         if isinstance(rule, SwitchRule)
         and (feature in rule.subject or (isinstance(rule, FactRule) and feature in rule.excludes | rule.needs))
     )
+
+
+def on_anyway(workload: Workload, strategy: ParallelStrategy, asked: Mapping[str, bool]) -> list[str]:
+    """A sentence on each switch that is asked off, and that the target has on all the same."""
+    batch, target = StrategyBatch.of([strategy]), workload.software.target
+    return [
+        Sentence("strategy.switches: {} is priced as off, and {} has it on: {}.", name, target, each.why)
+        for each in fixed_by(target)
+        if each.on and asked.get(name := str(each.feature.name).lower()) is False and each.changes(workload, batch)[0]
+    ]

@@ -27,7 +27,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from documents.sentences import Sentence, joined
-from frameworks.accepted_switches import with_usual
+from frameworks.accepted_switches import on_anyway, with_usual
 from frameworks.legality import cautions, violations
 from frameworks.mindformers.cells import by_rank
 from frameworks.physics.degrees import refuses_ring
@@ -386,7 +386,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy, section: St
             )
         )
     framework = framework_of(workload.software.target)
-    sentences += () if framework is None else framework.mispacked(workload)
+    sentences += (*(framework.mispacked(workload) if framework else ()), *on_anyway(workload, strategy, dict(section.switches)))
     modules = strategy.recompute_modules & present_modules(workload.model)
     inside = modules & idle_modules(workload, strategy.features)
     covered = modules & ~inside & ~canonical(workload, strategy).recompute_modules

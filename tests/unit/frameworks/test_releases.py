@@ -146,7 +146,7 @@ def test_every_environment_variable_has_a_purpose_in_one_line() -> None:
         ('"switch": [', '"switches": [', "0.12.json: groups[0].arguments[1].switches: unknown key; did you mean 'switch'?"),
         ('{"num-query-groups": 1,', '{"num-query-groups": "1",', "0.12.json: groups[0].arguments[2].integer"),
         ('"conditions": ["fp16",', '"conditions": ["fp16 >",', "exclusions[5].conditions[0]: 'fp16 >' is no condition"),
-        ('"needs": ["bf16"],', "", "requirements[16].needs: missing"),
+        ('"needs": ["bf16"],', "", "requirements[19].needs: missing"),
         ('{"switch": ["sequence-parallel"]}', '{"group": "Modle"}', "0.12.json: group: 'Modle' is no known group of the base"),
         ('{"switch": ["sequence-parallel"]}', "{}", "groups[2].arguments[1]: give one of group, switch, integer, number, text."),
         ('"version"', "version", "0.12.json: line "),

@@ -91,3 +91,19 @@ def test_recompute_without_effect_is_warned_of_and_in_no_plan() -> None:
     assert "megatron_fp8_recompute" in {each.rule for each in violations(refused.workload, refused.strategy)}
     both = parse_job({**job, "strategy": {"tp": 8, "recompute": "layernorm+core_attn"}}).document["strategy"]["recompute"]
     assert (both["granularity"], both["modules"]) == ("selective", ["core_attn"])
+
+
+@pytest.mark.parametrize(("zero_stage", "warned"), [(1, ()), (2, ("reduce",)), (3, ("reduce", "gather"))])
+def test_a_switch_that_the_target_has_on_whatever_is_asked_is_warned_of(zero_stage: int, warned: tuple[str, ...]) -> None:
+    names = {"reduce": "overlap_grad_reduce", "gather": "overlap_param_gather"}
+    job: dict[str, Any] = {
+        "model": "llama-3.1-8b",
+        "cluster": CLUSTERS["h100-sxm-80gb"],
+        "software": {"target": "megatron-lm@0.19"},
+    }
+    off = {**job, "strategy": {"zero_stage": zero_stage, "switches": dict.fromkeys(names.values(), False)}}
+    on = {**job, "strategy": {"zero_stage": zero_stage}}
+    said, unsaid = (" ".join(parse_job(each).warnings) for each in (off, on))
+    told = {each for each, name in names.items() if f"{name} is priced as off, and megatron-lm@0.19 has it on" in said}
+    assert told == {*warned}
+    assert "is priced as off, and" not in unsaid

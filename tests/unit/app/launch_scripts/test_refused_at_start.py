@@ -99,7 +99,7 @@ def test_what_starts_without_effect_is_read(tmp_path: Path, capsys: pytest.Captu
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 SHARDED = {
-    "0.12": "--use-custom-fsdp",
+    "0.12": "--use-custom-fsdp --overlap-grad-reduce --overlap-param-gather",
     "0.19": "--use-megatron-fsdp --ckpt-format fsdp_dtensor --megatron-fsdp-main-grads-dtype bf16",
 }
 FSDP = "--data-parallel-sharding-strategy optim_grads_params --no-gradient-accumulation-fusion --pipeline-model-parallel-size 1 "
@@ -195,3 +195,21 @@ def test_modules_that_nothing_reads_refuse_nothing(tmp_path: Path, capsys: pytes
     assert estimate(tmp_path, capsys, full + " --recompute-modules mla_up_proj", *target) == plain
     grouped = "--moe-grouped-gemm --recompute-granularity selective --recompute-modules moe_act"
     assert estimate(tmp_path, capsys, grouped, *target) == estimate(tmp_path, capsys, "", *target)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "flag"),
+    [
+        ("optim_grads_params", "--overlap-param-gather"),
+        ("optim_grads_params", "--overlap-grad-reduce"),
+        ("optim_grads", "--overlap-grad-reduce"),
+    ],
+)
+def test_full_sharding_of_0_12_does_not_start_without_its_overlaps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strategy: str, flag: str
+) -> None:
+    """Core 0.12 asserts them, and 0.19 sets them. [megatron-0.12, custom_fsdp/fully_sharded_data_parallel.py:144]"""
+    whole = FSDP.replace("optim_grads_params", strategy) + SHARDED["0.12"]
+    code, said = estimate(tmp_path, capsys, whole.replace(flag, ""), "--target", "megatron-lm@0.12")
+    assert (code, f"needs {flag[2:]} [megatron-0.12" in said) == (2, True), said
+    assert estimate(tmp_path, capsys, whole, "--target", "megatron-lm@0.12")[0] == 0
