@@ -21,7 +21,7 @@ class Target:
     prices depend on it; ``earlier`` are the years of releases with the same rules that are priced apart. ``stack`` is the stack
     that prices it, if it has another name. ``torch_compile``: a job for it compiles its layers unless it says otherwise.
     ``loss_chunks``: chunks of its loss unless a job says otherwise, 0 for a loss of all tokens at once.
-    ``fp8_recipe``: how it scales operands in 8 bits unless it is told.
+    ``newest_layers``: as in ``Software``. ``fp8_recipe``: how it scales operands in 8 bits unless it is told.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Target:
     stack: str = ""
     torch_compile: bool = False
     loss_chunks: int = 0
+    newest_layers: bool = False
     fp8_recipe: str | None = None
 
     @property

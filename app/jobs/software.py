@@ -63,6 +63,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiles_loss,
         torch_compile=compiled,
+        newest_layers=plain and target.newest_layers,
         loss_chunks=(target.loss_chunks if plain else 0) if chunks is None else chunks,
         target=target.label,
         time_factor=section.time_factor,

@@ -114,7 +114,8 @@ def _repeated_forward_s(
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
     PyTorch's own checkpoints stop, since 2.1, at the last tensor that the backward kept: before that matmul, and before the
-    combine [pytorch-checkpoint].
+    combine [pytorch-checkpoint]. torchtitan's newest repeat an eager layer to its end [torchtitan-2026.08, distributed/
+    activation_checkpoint.py:129].
 
     Parameters
     ----------
@@ -122,7 +123,8 @@ def _repeated_forward_s(
         Dispatch and combine of a forward before compute hides them.
     """
     eager, since, year = workload.software_traits.eager, workload.software_traits.early_stop_year, workload.software.year
-    stops = eager and since is not None and (year is None or year >= since)
+    to_the_end = workload.software.newest_layers and not workload.software.torch_compile
+    stops = eager and since is not None and (year is None or year >= since) and not to_the_end
     experts, ring = (part.forward_s + stretch * part.behind_forward_s for part in (comm.ep_comm, comm.cp_comm))
     if stops:
         whole = exchange.dispatch_s + exchange.combine_s

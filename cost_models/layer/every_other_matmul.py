@@ -64,13 +64,17 @@ def compresses_queries(model: ModelShape) -> bool:
 def _attention(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
     """Bytes of attention's matmuls and output that are kept, and those that a layer without recompute does not keep. ``[k]``
 
-    The latter are queries before their norms and positions, keys without theirs beside the values, or the projection's output.
+    Where queries, keys and values are one matmul, both are its output, and the former also that of attention. Else the latter
+    are queries before their norms and positions, keys without theirs beside the values, or the projection's output.
     """
     model, bytes_ = workload.model, ELEMENT_BYTES * keys.tokens(workload.training) / keys.tp
     heads, mla = model.num_attention_heads, model.mla
     if mla is None:
-        queries = bytes_ * model.kv_channels * heads
-        return 2.0 * queries + bytes_ * model.kv_channels * key_value_heads(model, keys), queries
+        queries, groups = (bytes_ * model.kv_channels * each for each in (heads, key_value_heads(model, keys)))
+        if workload.software.newest_layers:
+            joined = queries + 2.0 * groups
+            return joined + queries, joined
+        return 2.0 * queries + groups, queries
     output = bytes_ * heads * mla.v_head_dim
     if mla.q_lora_rank:
         latents = mla.q_lora_rank + mla.kv_lora_rank + mla.qk_rope_head_dim

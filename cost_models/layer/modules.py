@@ -380,16 +380,18 @@ def _alternate_matmuls(
 ) -> Floats:
     """Compute that a backward repeats where every other plain matmul is kept. [s] ``[k]``
 
-    Keys, the projection behind attention, up, router and experts, and all operators between them; neither attention nor gate and
-    down. Of latent attention the latents and the projection; or, with latents of queries, queries, keys and values, and then
-    gate in place of up, and down of shared experts, behind which the outputs of experts are weighted. ``shared`` are the
-    forward matmuls of shared experts, the others are those of ``_selective_recompute``.
+    Keys (not of one matmul with queries), the projection behind attention, up, router and experts, and all operators between
+    them; neither attention nor gate and down. Of latent attention the latents and the projection; or, with latents of queries,
+    queries, keys and values, then gate in place of up, and down of shared experts, behind which the outputs of experts are
+    weighted. ``shared`` are the forward matmuls of shared experts, the others are those of ``_selective_recompute``.
     """
     again = keys.recomputes(RecomputeModule.EVERY_OTHER_MATMUL)
     if not again.any():
         return np.zeros(len(keys.tp))
     groups = key_value_heads(workload.model, keys)
     of_keys = matmuls.entering * groups / (workload.model.num_attention_heads + 2.0 * groups)
+    if workload.software.newest_layers:
+        of_keys = np.zeros(len(keys.tp))
     projection = np.where(repeats_projection(workload, keys), matmuls.attention - matmuls.entering, 0.0)
     if workload.model.mla is not None:
         latents = matmuls.attention - matmuls.mla_up - matmuls.mla_query_up

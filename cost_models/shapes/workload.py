@@ -334,8 +334,7 @@ class Cluster:
 class Software:
     """The framework whose efficiency applies, with its options.
 
-    ``execution`` is ``eager`` (the host dispatches every kernel) or ``graph`` (compiled: MindSpore, CUDA graphs).
-    ``year`` is the release date if known (2024.5: July 2024).
+    ``execution`` is ``eager`` (the host dispatches every kernel) or ``graph`` (compiled). ``year``: its date (2024.5: July).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``portable_attention``: FlashAttention-2, or Triton's kernels before 2024, which do not use newer matmul instructions.
     ``legacy_layers``: transformer layers older than the framework's present ones. Those older than Megatron-Core's repeat grouped
@@ -347,8 +346,8 @@ class Software:
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place; by so many ``loss_chunks``, if any.
     ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
-    ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
-    (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
+    ``newest_layers``: of torchtitan's main: one matmul for queries, keys and values, eager layers repeated to their end.
+    ``stock_matmuls``: for published runs only: matmuls on Blackwell as slow as on one machine with a plain Megatron-LM [simumax].
     ``sharded_accumulation``: under ZeRO-2 pipeline stages scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
     ``unknown_release``: a run of which no release is known, priced at the mean speed of all of them.
@@ -372,6 +371,7 @@ class Software:
     loader_mask: bool = False
     plain_cross_entropy: bool = False
     torch_compile: bool = False
+    newest_layers: bool = False
     loss_chunks: int = 0
     stock_matmuls: bool = False
     sharded_accumulation: bool = False

@@ -34,6 +34,7 @@ class Mode(NamedTuple):
 BY_OPERATORS = Mode("selective", "op")
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
+WITH_EXPERTS = Sentence("checkpoints by operator of main keep what experts exchanged, which has no price")
 KEEPS_EXCHANGE = Sentence("checkpoints by operator of this model keep what experts exchanged, which has no price with ep")
 
 

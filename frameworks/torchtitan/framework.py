@@ -60,7 +60,7 @@ TORCHTITAN = Framework(
     batch_argument=BATCH,
     misstated=lambda workload: V0_2.flavors.misstated(workload.model),
 )
-_TARGET_MAIN = replace(_TARGET, release=MAIN.release.version, other_releases=("main",), loss_chunks=CHUNKS)
+_TARGET_MAIN = replace(_TARGET, release=MAIN.release.version, other_releases=("main",), loss_chunks=CHUNKS, newest_layers=True)
 TORCHTITAN_MAIN = replace(
     TORCHTITAN,
     target=_TARGET_MAIN,

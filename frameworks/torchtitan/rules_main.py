@@ -16,8 +16,10 @@ from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import placement_rule
 from frameworks.rule import Rule, every_row, rules_in
 from frameworks.torchtitan import rules
+from frameworks.torchtitan.checkpoints import WITH_EXPERTS
 from frameworks.torchtitan.flavors import FLAVORS_MAIN
 from frameworks.torchtitan.rules import NAME, OPTIMIZERS, PLACEMENTS, flavor_rule, pipeline_rule
+from frameworks.torchtitan.table import BY_OPERATOR
 from frameworks.torchtitan.table_main import RELEASE_MAIN, TABLE_MAIN, TERMS_MAIN
 
 FACTS = partial(fact_rule, RELEASE_MAIN, TERMS_MAIN)
@@ -101,7 +103,23 @@ LOSS_CHUNKS = Rule(
 FEATURES = offered_rule("torchtitan_features", "[torchtitan-2026.08, config/configs.py]", NAME, TABLE_MAIN)
 ASYNC_TP = FACTS("torchtitan_async_tp", Sentence("tp_comm_overlap (async TP) needs compilation"))
 TENSOR_PLAN = tensor_plan_rule("torchtitan_tensor_plan", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME)
-WHOLE_LAYERS = whole_layers_rule("torchtitan_whole_layers", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME)
+WHOLE_LAYERS = whole_layers_rule(
+    "torchtitan_whole_layers", "[torchtitan-2026.08, distributed/activation_checkpoint.py]", NAME, BY_OPERATOR
+)
+OPERATORS = Rule(
+    "torchtitan_operators",
+    "[torchtitan-2026.08, distributed/activation_checkpoint.py:168]",
+    Sentence("recompute by operator is of all layers of a model without experts"),
+    lambda w, b: (
+        ((b.recompute_modules & int(BY_OPERATOR)) != 0)
+        & ((b.recompute != Recompute.SELECTIVE) | every_row(b, w.model.moe is not None))
+    ),
+    lambda w, s: (
+        Sentence("torchtitan checkpoints all layers by operator or none")
+        if s.recompute is not Recompute.SELECTIVE
+        else WITH_EXPERTS
+    ),
+)
 RECOMPUTE = Rule(
     "torchtitan_recompute",
     "[torchtitan-2026.08, distributed/activation_checkpoint.py]",

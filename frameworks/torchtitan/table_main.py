@@ -9,7 +9,7 @@ from cost_models.shapes.switches import Feature
 from frameworks.facts import Terms, switch
 from frameworks.release import read_release
 from frameworks.table import SwitchArgument
-from frameworks.torchtitan.table import COMPILE, TABLE, TERMS
+from frameworks.torchtitan.table import BY_OPERATOR, COMPILE, TABLE, TERMS
 
 RELEASE_MAIN = read_release(Path(__file__).with_name("2026.08.json"))
 TOKENS, STEP_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
@@ -31,6 +31,6 @@ TABLE_MAIN = replace(
         "recompute": CHECKPOINTS,
     },
     switches=(SwitchArgument(Feature.TP_COMM_OVERLAP, ASYNC_TP, on=(True,), off=None, only=(COMPILE,)),),
-    modules={},
+    modules={BY_OPERATOR: OPERATORS},
 )
 TERMS_MAIN: Terms = {ASYNC_TP: switch(Feature.TP_COMM_OVERLAP), COMPILE: TERMS[COMPILE]}

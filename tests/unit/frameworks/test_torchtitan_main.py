@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS
 from cost_models.shapes.workload import TrainingJob
@@ -54,7 +55,7 @@ def test_main_accepted_files_of_every_family() -> None:
     told = [dict(entry.split("=", 1) for entry in row["arguments"]) for row in STARTS]
     for name in ("data_parallel_replicate", "pipeline_parallel", "context_parallel", "tensor_parallel", "expert_parallel"):
         assert max(int(each.get(f"parallelism.{name}_degree", 1)) for each in told) > 1, name
-    assert {each["activation_checkpoint"] for each in told} == {'"None"', '"FullAC"'}
+    assert {each["activation_checkpoint"] for each in told} == {'"None"', '"FullAC"', '"SelectiveAC"'}
 
 
 @pytest.mark.parametrize("row", STARTS, ids=IDS)
@@ -77,7 +78,7 @@ def test_main_makes_of_a_file_what_the_plan_says(row: dict[str, Any]) -> None:
         assert rank["parameters"] == num_parameters(model).total
         assert rank["layers"] == held
         assert rank["micro_batches"] == job.global_batch_size // (s.micro_batch_size * s.dp)
-        assert rank["recomputed"] == (sum(held) if s.recompute is Recompute.FULL else 0)
+        assert rank["recomputed"] == (0 if s.recompute is Recompute.NONE else sum(held))
         assert rank["schedule"] == {Schedule.NONE: "", Schedule.ONE_F_ONE_B: "Schedule1F1B"}.get(
             s.schedule, "ScheduleInterleaved1F1B"
         )
@@ -100,9 +101,12 @@ def test_what_a_file_leaves_out_is_mains_default() -> None:
     s = job.strategy
     assert (job.loss_chunks, job.global_batch_size, s.micro_batch_size, s.zero_stage) == (8, 16, 2, 3)
     assert not s.features & FUSED_KERNELS
-    # CUDA graphs and checkpoints by operator are on by default, and neither has a price.
-    assert unread({}, BASE) == {"training.disable_cuda_graphs", "activation_checkpoint"}
-    assert unread({}) == set()
+    # CUDA graphs and checkpoints by operator are on by default; the former have no price, the latter none with experts.
+    assert unread({}, BASE) == {"training.disable_cuda_graphs"}
+    assert TORCHTITAN_MAIN.read(options({}, BASE), None).recompute_modules is RecomputeModule.EVERY_OTHER_MATMUL
+    experts = {"model_spec.name": "qwen3", "model_spec.flavor": "30B-A3B"}
+    assert unread(experts, BASE) == {"training.disable_cuda_graphs", "activation_checkpoint"}
+    assert unread(experts) == unread({}) == set()
 
 
 @pytest.mark.parametrize(

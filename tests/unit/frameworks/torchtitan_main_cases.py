@@ -41,7 +41,9 @@ TORCHTITAN_MAIN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrate
     ("torchtitan_loss_chunks", _M, on_main(chunks=4096), ALONE, GATHERED, ("loss_chunks 4096", "2048 tokens")),
     ("torchtitan_recompute", _M, DENSE, FULL, by_layers(ALONE, 16), ("all layers",)),
     ("torchtitan_recompute", _M, DENSE, PIPELINE, by_rank(4, 4, 4, 4), ("all layers",)),
-    ("torchtitan_features", _M, DENSE, ALONE, replace(ALONE, **OPERATORS), ("every_other_matmul",)),
+    ("torchtitan_operators", _M, DENSE, replace(ALONE, **OPERATORS),
+     replace(by_rank(2, 2, 2, 2), recompute_modules=OPERATORS["recompute_modules"]), ("all layers by operator",)),
+    ("torchtitan_operators", _M, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("what experts exchanged",)),
     ("torchtitan_latents", _M, LATENT, ROUTED_ALONE, EXPERTS, ("tp 4", "the whole sequence")),
 ]  # fmt: skip
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [

@@ -24,6 +24,13 @@ from tests.workloads import device, keys, network, workload
 # Written by scripts/oracle/selective_checkpoints.py, which ran torchtitan 0.2.2 on PyTorch 2.13.
 LINES = (Path(__file__).parents[3] / "oracle" / "selective_checkpoints.json").read_text(encoding="utf-8").splitlines()
 CASES = [json.loads(line) for line in LINES]
+# Written by scripts/oracle/selective_checkpoints_of_main.py, of main of August 2026: one matmul makes queries, keys and values.
+NEWEST = [
+    json.loads(line)
+    for line in (Path(__file__).parents[3] / "oracle" / "selective_checkpoints_of_main.json")
+    .read_text(encoding="utf-8")
+    .splitlines()
+]
 SAMPLES, SEQUENCE, EXPERT_WIDTH, GATE_AND_UP = 2, 256, 128, 704
 LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 WIDER = 16  # so that matmuls fill their tiles, and times are in proportion to FLOPs
@@ -139,6 +146,35 @@ def test_a_layer_multiplies_again_what_pytorch_multiplied(case: dict[str, Any]) 
     whole = attention + 3 * model.ffn_hidden_size * model.hidden_size
     again = (compute.selective_recompute - compute.vector.total) / compute.matmuls.total
     assert again[0] == pytest.approx(weights / whole, rel=0.03)
+
+
+@pytest.mark.parametrize("case", NEWEST, ids=name_of)
+def test_a_joined_matmul_is_kept_whole_and_keys_do_not_run_again(case: dict[str, Any]) -> None:
+    (job, key), model = priced(case), model_of(case)
+    newest = replace(job, software=replace(job.software, newest_layers=True))
+    assert layer_activations(newest, key, moe=False).saved_bytes[0] == pytest.approx(case["kept"], rel=0.01)
+    projection = model.num_attention_heads * model.kv_channels * model.hidden_size
+    weights = projection + model.ffn_hidden_size * model.hidden_size
+    assert case["again"] == 2 * SAMPLES * SEQUENCE * weights
+    wide, key = priced(case, wide=True)
+    compute = layer_compute(replace(wide, software=newest.software), key, device(wide), moe=False)
+    groups = model.num_query_groups * model.kv_channels * model.hidden_size
+    whole = 2 * projection + 2 * groups + 3 * model.ffn_hidden_size * model.hidden_size
+    again = (compute.selective_recompute - compute.vector.total) / compute.matmuls.total
+    assert again[0] == pytest.approx(weights / whole, rel=0.03)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_eager_layer_of_main_runs_again_to_its_end(compiled: bool) -> None:
+    """Its checkpoints do not stop early; a compiled layer drops the last matmul, which no gradient needs."""
+    job, _ = priced({**CASES[0], "compiled": compiled})
+    newest, key = replace(job, software=replace(job.software, newest_layers=True)), keys(tp=1, micro_batch_size=SAMPLES)
+    usual_s, newest_s = (
+        layer_costs(each, key, device(each), network(each), moe=False).full_recompute_s for each in (job, newest)
+    )
+    last_s = layer_compute(job, key, device(job), moe=False).matmuls.last
+    assert newest_s[0] - usual_s[0] == pytest.approx(0.0 if compiled else last_s[0], abs=1e-12)
+    assert last_s[0] > 0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "experts" in case], ids=name_of)
