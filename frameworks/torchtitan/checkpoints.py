@@ -35,6 +35,9 @@ BY_OPERATORS = Mode("selective", "op")
 IN_PARTS = Sentence("layers with experts are compiled in parts, inside which checkpoints see no operators")
 
 WITH_EXPERTS = Sentence("checkpoints by operator of main keep what experts exchanged, which has no price")
+OVER_SHARDS = Sentence(
+    "checkpoints by operator of main have no price with tensor parallelism, whose reduce-scatters it may repeat"
+)
 KEEPS_EXCHANGE = Sentence("checkpoints by operator of this model keep what experts exchanged, which has no price with ep")
 
 

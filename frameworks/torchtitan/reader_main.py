@@ -9,7 +9,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.options import as_given
-from frameworks.torchtitan.checkpoints import BY_OPERATORS, WITH_EXPERTS, Mode
+from frameworks.torchtitan.checkpoints import BY_OPERATORS, OVER_SHARDS, WITH_EXPERTS, Mode
 from frameworks.torchtitan.dialect import MAIN
 from frameworks.torchtitan.reader import Reading
 from frameworks.torchtitan.table_main import (
@@ -126,8 +126,8 @@ def _by_default(reading: MainReading) -> Iterator[Unread]:
     """What main does unless a file says otherwise, and the price does not have."""
     if not reading.value(NO_GRAPHS):
         yield Unread(NO_GRAPHS, CHANGES["cost"] + Sentence(": CUDA graphs, which main records by default, have no price"))
-    if reading.mode() == BY_OPERATORS and reading.flavor.model.moe is not None:
-        yield Unread(CHECKPOINTS, WITH_EXPERTS)
+    if reading.mode() == BY_OPERATORS and (reading.flavor.model.moe is not None or reading.tp > 1):
+        yield Unread(CHECKPOINTS, WITH_EXPERTS if reading.flavor.model.moe is not None else OVER_SHARDS)
     if "optimizer" not in reading.options:
         yield Unread("optimizer", CHANGES["cost"])
 

@@ -16,7 +16,7 @@ from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import placement_rule
 from frameworks.rule import Rule, every_row, rules_in
 from frameworks.torchtitan import rules
-from frameworks.torchtitan.checkpoints import WITH_EXPERTS
+from frameworks.torchtitan.checkpoints import OVER_SHARDS, WITH_EXPERTS
 from frameworks.torchtitan.flavors import FLAVORS_MAIN
 from frameworks.torchtitan.rules import NAME, OPTIMIZERS, PLACEMENTS, flavor_rule, pipeline_rule
 from frameworks.torchtitan.table import BY_OPERATOR
@@ -109,15 +109,15 @@ WHOLE_LAYERS = whole_layers_rule(
 OPERATORS = Rule(
     "torchtitan_operators",
     "[torchtitan-2026.08, distributed/activation_checkpoint.py:168]",
-    Sentence("recompute by operator is of all layers of a model without experts"),
+    Sentence("recompute by operator is of all layers of a model without experts, with tp 1"),
     lambda w, b: (
         ((b.recompute_modules & int(BY_OPERATOR)) != 0)
-        & ((b.recompute != Recompute.SELECTIVE) | every_row(b, w.model.moe is not None))
+        & ((b.recompute != Recompute.SELECTIVE) | every_row(b, w.model.moe is not None) | (b.tp > 1))
     ),
     lambda w, s: (
         Sentence("torchtitan checkpoints all layers by operator or none")
         if s.recompute is not Recompute.SELECTIVE
-        else WITH_EXPERTS
+        else (OVER_SHARDS if w.model.moe is None else WITH_EXPERTS)
     ),
 )
 RECOMPUTE = Rule(

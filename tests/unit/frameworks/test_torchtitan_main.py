@@ -106,6 +106,7 @@ def test_what_a_file_leaves_out_is_mains_default() -> None:
     assert TORCHTITAN_MAIN.read(options({}, BASE), None).recompute_modules is RecomputeModule.EVERY_OTHER_MATMUL
     experts = {"model_spec.name": "qwen3", "model_spec.flavor": "30B-A3B"}
     assert unread(experts, BASE) == {"training.disable_cuda_graphs", "activation_checkpoint"}
+    assert unread({"parallelism.tensor_parallel_degree": 2}, BASE) == {"training.disable_cuda_graphs", "activation_checkpoint"}
     assert unread(experts) == unread({}) == set()
 
 
