@@ -9,7 +9,8 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.framework import Framework, untold_optimizer, untold_task
-from frameworks.release import refused_at_start
+from frameworks.options import as_given, options_of
+from frameworks.release import Given, refused_at_start
 from frameworks.target import Target
 from frameworks.torchtitan import job_reader, reader_main, writer, writer_main
 from frameworks.torchtitan.dialect import MAIN, V0_2, Dialect
@@ -38,6 +39,12 @@ def _uneven(dialect: Dialect, target: Target, workload: Workload) -> str | None:
     if flavor is None or not flavor.within_documents or workload.software.target != target.label:
         return None
     return Sentence("torchtitan's {} {}", flavor.name, flavor.flavor)
+
+
+def _refused_at_start(given: Given) -> list[str]:
+    """What main refuses before it trains; values are in JSON, as in options."""
+    options = options_of(f"{name}={value}" for name, (value,) in given.items())
+    return refused_at_start(MAIN.release, {name: as_given(value) for name, value in options.items()})
 
 
 _TARGET = Target(V0_2.release.name, V0_2.release.version, ("0.2", "v0.2.2"), ("nvidia", "amd"), stack="fsdp", torch_compile=True)
@@ -78,6 +85,6 @@ TORCHTITAN_MAIN = replace(
     untold=partial(_untold, MAIN),
     uneven=partial(_uneven, MAIN, _TARGET_MAIN),
     batch_argument=STEP_TOKENS,
-    refused_at_start=partial(refused_at_start, MAIN.release),
+    refused_at_start=_refused_at_start,
     misstated=lambda workload: MAIN.flavors.misstated(workload.model),
 )

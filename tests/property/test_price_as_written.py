@@ -65,6 +65,7 @@ def _some(draw: np.random.Generator, number: int) -> np.ndarray:
         ("nemotron-h-8b", "h100-sxm-80gb", 64, "megatron-lm@0.19", {"tp": [1, 2], "cp": [1, 2, 4, 16]}),
         ("llama-3.1-70b", "h100-sxm-80gb", 512, "torchtitan", {}),
         ("qwen3-30b-a3b", "h100-sxm-80gb", 64, "torchtitan", {"pp": [1]}),
+        ("llama-3.1-70b", "h100-sxm-80gb", 512, "torchtitan@main", {}),
         ("qwen3-235b-a22b", "atlas-900-a3-superpod", 256, "mindspeed-llm-fsdp2", {"tp": [1], "pp": [1]}),
     ],
 )
@@ -90,7 +91,9 @@ def test_a_plan_costs_what_its_file_says(
     np.testing.assert_allclose(run.peak_memory_bytes, priced.peak_memory_bytes, rtol=1e-9)
 
 
-HARDWARE = dict.fromkeys(("megatron-lm@0.12", "megatron-lm@0.19", "torchtitan@0.2.2"), "h100-sxm-80gb")  # Ascend for the others
+HARDWARE = dict.fromkeys(
+    ("megatron-lm@0.12", "megatron-lm@0.19", "torchtitan@0.2.2", "torchtitan@2026.08"), "h100-sxm-80gb"
+)  # Ascend for the others
 IMPORTED = Path(__file__).resolve().parents[1] / "fixtures/huggingface"
 IMPORTS = ("gpt-oss-120b", "kimi-k2", "qwen3-next-80b-a3b", "glm-4.5")
 READ = 3  # plans of a preset that are read back
@@ -102,6 +105,8 @@ QUICK = {
     ("qwen3-32b", "mindformers@1.8"),
     ("llama-3.1-8b", "torchtitan@0.2.2"),
     ("llama-3.1-70b", "torchtitan@0.2.2"),
+    ("llama-3.1-8b", "torchtitan@2026.08"),
+    ("qwen3-30b-a3b", "torchtitan@2026.08"),
     ("qwen3-8b", "mindspeed-llm-fsdp2@master"),
     ("qwen3-30b-a3b", "mindspeed-llm-fsdp2@master"),
     ("gpt-oss-120b", "megatron-lm@0.19"),

@@ -150,7 +150,7 @@ def test_options_that_change_the_price_are_not_passed_over(changes: dict[str, An
 def test_a_pipeline_with_graphs_does_not_start() -> None:
     said = {"parallelism.pipeline_parallel_degree": ("2",)}
     assert TORCHTITAN_MAIN.refused_at_start(said)
-    assert not TORCHTITAN_MAIN.refused_at_start({**said, "training.disable_cuda_graphs": ("True",)})
+    assert not TORCHTITAN_MAIN.refused_at_start({**said, "training.disable_cuda_graphs": ("true",)})
 
 
 def test_the_file_is_one_function_of_literals() -> None:

@@ -67,6 +67,8 @@ def test_values_are_read_by_path_with_their_lines() -> None:
         "parallelism.module_fqns_per_model_part": '[["tok_embeddings"], ["norm", "lm_head"]]',
         "activation_checkpoint": '"None"',
     }
+    assert BY_LABEL["torchtitan@2026.08"].read_job(read.arguments, 8).loss_chunks == 8
+    assert not any("vocab" in entry.name for entry in BY_LABEL["torchtitan@2026.08"].read_job(read.arguments, 8).unread)
     assert read.line_of("model_spec.flavor") == 14
     assert read.line_of("parallelism.tensor_parallel_degree") == 24
     assert read.line_of("training.steps") is None
