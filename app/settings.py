@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from documents.errors import InputError, show
 from documents.sentences import Sentence
@@ -21,8 +20,8 @@ def _user_data_dir() -> Path:
     return Path(base) / "meshplan"
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data_dir: Path = Field(default_factory=_user_data_dir, description="folder of the SQLite database")
     database_url: str | None = Field(
@@ -71,10 +70,17 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.data_dir / DATABASE_FILE}"
 
 
+def _of_environment() -> dict[str, str]:
+    """The fields whose variables are set, in capitals or not."""
+    variables = {name.lower(): value for name, value in os.environ.items()}
+    names = {field: f"{PREFIX}{field}".lower() for field in Settings.model_fields}
+    return {field: variables[name] for field, name in names.items() if name in variables}
+
+
 def load_settings(**given: Any) -> Settings:
     """The settings; ``given`` (flags, without None) override the environment."""
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**{**_of_environment(), **{name: value for name, value in given.items() if value is not None}})
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         field = str(detail["loc"][0])

@@ -11,7 +11,7 @@ from app.answers.effort import Counts, Timing
 from app.answers.publication import Publication
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
 from app.answers.strategies import StrategyDocument
-from app.calibrations.schemas import NextRun
+from app.calibrations.next_run import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.json_documents import DescribedBy, Document
 from documents.said import Said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for, read_calibration
 from calibration.intervals.plan_differences import CONFIDENCE
 from calibration.intervals.step_time import QUANTILES_FROM
-from calibration.records.training import RunRecord
 from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch
@@ -22,6 +22,9 @@ from cost_models.step.composition import estimate, uneven_experts_fraction
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 from search.ranking.ties import PairedError
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 FIELD = "software.calibration (--calibration)"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.calibrations.schemas import NextRun
+from app.calibrations.next_run import NextRun
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from app.calibrations.outcome import errors_of, factor_sentence, free, learned_fraction, warnings
-from app.calibrations.schemas import NextRun
 from app.language.choice import said
 from app.text.terminal import WIDE, plain_table
 from calibration.procedure.calibrate import SiteOutcome
@@ -20,7 +18,6 @@ from documents.sentences import Sentence, joined, word
 LEARNED_FROM = 0.05  # smallest share of a removed spread that counts as learned
 SHOWN_WORST = 5
 SHOWN_REASONS = 5
-SECONDS_PER_HOUR = 3600
 
 
 def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
@@ -60,28 +57,6 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
         console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     console.print(
         Sentence("\nWritten to {} ({}); use it with --calibration {}", path, calibration.fingerprint, path), markup=False
-    )
-
-
-def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
-    """Print the next runs, a line for each, and the uncertainty after them; nothing without runs."""
-    if not runs:
-        return
-    for number, run in enumerate(runs, start=1):
-        cost = Sentence("{:,.2g} device-hours", run.device_s / SECONDS_PER_HOUR)
-        console.print(
-            Sentence("  {}. {}: {} steps of {}, {}", number, run.title, run.num_steps, seconds(run.step_time_s), cost),
-            markup=False,
-        )
-    before, after = runs[0].spread_before, runs[-1].spread_after
-    console.print(
-        Sentence(
-            "  `meshplan calibrate` on them leaves {} of the {} that constants and site are off by; "
-            "`meshplan calibrate --suggest JOB --json` has them as jobs.",
-            percent(after),
-            percent(before),
-        ),
-        markup=False,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.fitting.error_scale import ERROR_SCALE
 from calibration.records.recompute_recipe import recompute_by_memory
 from calibration.records.training import RunRecord
 from cost_models.constants import CONSTANTS, Constants
@@ -18,7 +19,6 @@ from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 
-ERROR_SCALE = 0.06  # log error up to which a residual counts in full: the spread of republished runs [runs-fit]
 UNCLEAR_HARDWARE_WEIGHT = 0.5  # weight of a run whose NPU bin is unknown
 _STEP = 0.02  # step of a constant's logarithm, for the Jacobian
 _LONGEST_STEP = 0.7

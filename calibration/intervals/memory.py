@@ -6,7 +6,8 @@ bands rest on the peaks of all of them, and a job's stack and kind of model deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +21,15 @@ from calibration.intervals.step_time import (
     wider_beyond,
 )
 from calibration.intervals.widening import MECHANISM, WIDER_UNSEEN, Step, quantile_of_ratios
-from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture
 from calibration.splits.mechanisms import kept_mechanisms
-from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import Constants, PeakSpread, prior_constants
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
 from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,6 @@ def family_priors(workload: Workload) -> Constants:
 def memory_kind(workload: Workload) -> str:
     """``moe`` or ``dense``: the kinds that have peaks in both families."""
     return "dense" if workload.model.moe is None else "moe"
-
-
-def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload], Constants]) -> MemoryErrors:
-    """Errors of published peaks, without suspect runs and runs whose recompute is inferred from memory."""
-    used, errors = [], []
-    for record in records:
-        measured = record.measured
-        if not measured.peak_memory_bytes or record.suspect:
-            continue
-        found, inferred = predict(record.of_memory, constants_of(record.workload), price=estimate)
-        if inferred is None:
-            used.append(record)
-            errors.append(float(np.log(predicted_peak_bytes(found, measured) / measured.peak_memory_bytes)))
-    return MemoryErrors(tuple(used), tuple(errors))
 
 
 def memory_bands(errors: MemoryErrors, wider: Sequence[ErrorBand] = ()) -> tuple[ErrorBand, ...]:

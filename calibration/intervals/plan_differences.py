@@ -10,16 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.intervals.step_time import PRIOR_GROUPS, QUANTILES_FROM, SMALLEST_SCALE
 from calibration.intervals.widening import NOMINAL_COVERAGE
-from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from calibration.validation.plan_order import plan_key
 from documents.late_methods import dataclass
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 Floats = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,13 @@ from calibration.intervals.widening import (
     steps_taken,
     weighted_quantile,
 )
-from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.workload import Workload
 from documents.late_methods import dataclass
 from documents.sentences import Sentence
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 Floats = NDArray[np.float64]
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from cost_models.shapes.workload import Workload
 from documents.late_methods import dataclass
 from documents.sentences import Sentence, joined
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 Floats = NDArray[np.float64]
 Cell = tuple[str, str, str]  # hardware, stack and kind of model that a measured run covers

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibration.files.calibrations import Calibration
 from calibration.fitting.robust_fit import Fitted, Floats, Observation, left_out_log_errors, linearised
-from calibration.procedure.calibrate import free_constants
+from calibration.procedure.free_constants import free_constants
 from calibration.splits.groups import architecture
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.files.calibrations import Calibration
-from calibration.fitting.robust_fit import ERROR_SCALE
-from calibration.procedure.calibrate import SITE_LOG_SPREAD, site_constants
+from calibration.fitting.error_scale import ERROR_SCALE
+from calibration.procedure.free_constants import SITE_LOG_SPREAD, site_constants
 from cost_models.constants import CONSTANTS, Constants
 from documents.late_methods import dataclass
 

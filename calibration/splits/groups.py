@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
 from calibration.records.categories import LONG_SEQUENCE, is_slice
-from calibration.records.training import RunRecord
 from cost_models.shapes.workload import Workload
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 MODEL_KINDS = ("dense", "moe", "long", "slice")
 PERIODS_PER_YEAR = 2  # length of a period of the rolling origin: half a year

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.optimizers import ADAM
@@ -13,6 +13,9 @@ from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 _ZERO_STAGE_OF_NEED = 2  # first ZeRO stage that is a mechanism of its own
 

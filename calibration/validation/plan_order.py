@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
-from calibration.records.training import RunRecord
 from documents.late_methods import dataclass
+
+if TYPE_CHECKING:
+    from calibration.records.training import RunRecord
 
 GAP = 1.05  # measured times closer than this are noise
 

@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from calibration.files.calibrations import Calibration, shipped_calibration
 from calibration.fitting.robust_fit import Floats
-from calibration.intervals.memory import MemoryErrors, family_priors, left_out_memory_bands, memory_errors, memory_kind
+from calibration.intervals.memory import MemoryErrors, family_priors, left_out_memory_bands, memory_kind
+from calibration.intervals.memory_errors import memory_errors
 from calibration.intervals.step_time import ErrorBand
 from calibration.leave_out.family_errors import ROLLING, SPLITS, LeftOut, inside_intervals, publication_inside, shipped_left_out
 from calibration.procedure.calibrate import family_observations

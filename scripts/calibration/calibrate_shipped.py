@@ -10,7 +10,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from calibration.files.calibrations import shipped_calibration, write_calibration
-from calibration.intervals.memory import MemoryErrors, family_priors, memory_errors
+from calibration.intervals.memory import MemoryErrors, family_priors
+from calibration.intervals.memory_errors import memory_errors
 from calibration.leave_out.family_errors import shipped_left_out, write_left_out
 from calibration.procedure.calibrate import Outcome, calibrate, with_intervals
 from calibration.records.training import RunRecord, read_run_records

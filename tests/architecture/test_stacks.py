@@ -8,7 +8,7 @@ import pytest
 
 from app.jobs.fields import SoftwareSection
 from calibration.files.calibrations import shipped_calibration
-from calibration.procedure.calibrate import ASCEND_STACK_CONSTANTS, GPU_STACK_CONSTANTS
+from calibration.procedure.free_constants import ASCEND_STACK_CONSTANTS, GPU_STACK_CONSTANTS
 from calibration.records import model as record_model
 from calibration.records import software as record_software
 from calibration.records import strategy as record_strategy

@@ -14,10 +14,10 @@ from calibration.intervals.memory import (
     left_out_memory_bands,
     memory_bands,
     memory_coverage,
-    memory_errors,
     memory_mechanisms,
     memory_step,
 )
+from calibration.intervals.memory_errors import memory_errors
 from calibration.intervals.widening import Step
 from calibration.records.training import RefusedRecord, RunRecord, read_run_records
 from calibration.validation.predictions import ValidationReport, predict

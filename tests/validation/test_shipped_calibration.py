@@ -16,8 +16,9 @@ from calibration.leave_out.family_errors import (
     taught,
 )
 from calibration.leave_out.nested import nested_model
-from calibration.procedure.calibrate import family_observations, free_constants
+from calibration.procedure.calibrate import family_observations
 from calibration.procedure.constants_left_out import Splits, splits_of
+from calibration.procedure.free_constants import free_constants
 from calibration.records.training import RefusedRecord, RunRecord
 from calibration.splits.folds import grouped_folds, rolling_folds
 from calibration.splits.groups import model_kind, period, publication

@@ -31,7 +31,7 @@ from app.answers.tables.summary import (
     step_text,
     warning_rows,
 )
-from app.calibrations.tables import print_next_runs
+from app.calibrations.next_run_lines import print_next_runs
 from app.language.choice import said
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts

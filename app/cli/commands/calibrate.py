@@ -66,9 +66,9 @@ def calibrate(
 
 def _suggest(source: str, as_json: bool) -> int:
     from app.calibrations.constants import own_calibrations
+    from app.calibrations.next_run_lines import print_next_runs
     from app.calibrations.next_runs import next_runs
     from app.calibrations.schemas import SuggestDocument
-    from app.calibrations.tables import print_next_runs
     from app.jobs.job import load_job
     from app.text import terminal
     from documents.errors import InfeasibleError, InfeasibleStrategyError, InputError

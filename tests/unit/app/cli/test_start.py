@@ -40,6 +40,23 @@ def test_a_refused_flag_does_not_import_what_prices(command: str) -> None:
     assert [name for name in modules if name.startswith(late)] == []
 
 
+# What reads, fits and judges measured runs, what only a server needs, and what other commands print.
+NOT_TO_PRICE = (
+    *("calibration.records.", "calibration.validation.predictions", "calibration.fitting.robust_fit"),
+    *("calibration.procedure.calibrate", "calibration.leave_out", "app.calibrations.schemas", "app.calibrations.tables"),
+    *("app.http", "app.storage", "app.server", "asyncio", "ssl", "fastapi", "httpx", "optuna", "sqlalchemy", "pydantic_settings"),
+)
+
+
+@pytest.mark.parametrize("words", [("search",), ("estimate", "--tp", "2"), ("estimate", "--tp", "2", "--json")])
+def test_a_price_imports_nothing_that_only_fits_and_servers_need(words: tuple[str, ...]) -> None:
+    job = ("llama-2-7b", "--hardware", "h100-sxm-80gb", "--devices", "8")
+    code, modules = called(words[0], *job, *words[1:])
+    assert code == 0
+    assert "app.answers.price" in modules
+    assert sorted(name for name in modules if name.startswith(NOT_TO_PRICE)) == ["calibration.records.categories"]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -18,7 +18,7 @@ from calibration.files.calibrations import (
     shipped_calibration,
     write_calibration,
 )
-from calibration.procedure.calibrate import free_constants
+from calibration.procedure.free_constants import free_constants
 from calibration.records.training import RunRecord
 from cost_models.constants import CONSTANTS, prior_constants
 from documents.bounds import CALIBRATION_BYTES

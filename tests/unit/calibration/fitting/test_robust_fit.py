@@ -6,15 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.fitting.robust_fit import (
-    ERROR_SCALE,
-    Observation,
-    fit,
-    left_out_log_errors,
-    linearised,
-    next_step,
-    observation_of,
-)
+from calibration.fitting.error_scale import ERROR_SCALE
+from calibration.fitting.robust_fit import Observation, fit, left_out_log_errors, linearised, next_step, observation_of
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture
 from cost_models.constants import Constants, prior_constants

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from calibration.fitting.tuned_numbers import FORM, RUNS, TUNED, WithoutRuns, numbers_at
-from calibration.procedure.calibrate import FREE_CONSTANTS
+from calibration.procedure.free_constants import FREE_CONSTANTS
 from cost_models.constants import CONSTANTS, prior_constants
 from scripts.pages.write_tuned_numbers import PAGE, with_table
 

@@ -17,12 +17,12 @@ from calibration.intervals.memory import (
     left_out_memory_bands,
     memory_bands,
     memory_coverage,
-    memory_errors,
     memory_evidence,
     memory_kind,
     memory_mechanisms,
     memory_step,
 )
+from calibration.intervals.memory_errors import memory_errors
 from calibration.intervals.plan_differences import CLOSE_LOG, PairedError
 from calibration.intervals.step_time import Coverage, ErrorBand
 from calibration.intervals.widening import Step

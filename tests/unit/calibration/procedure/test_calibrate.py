@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calibration.files.calibrations import calibration_text, parse_calibration, shipped_calibration
-from calibration.procedure.calibrate import SITE_LOG_SPREAD, SiteOutcome, calibrate, calibrate_site, free_constants
+from calibration.procedure.calibrate import SiteOutcome, calibrate, calibrate_site
+from calibration.procedure.free_constants import SITE_LOG_SPREAD, free_constants
 from calibration.records.training import RefusedRecord, RunRecord
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.files.calibrations import FAMILIES, parse_calibration, shipped_calibration
-from calibration.fitting.robust_fit import ERROR_SCALE
-from calibration.procedure.calibrate import SITE_LOG_SPREAD
+from calibration.fitting.error_scale import ERROR_SCALE
+from calibration.procedure.free_constants import SITE_LOG_SPREAD
 from calibration.procedure.next_runs import STEP_OF_LOG, Uncertainty, lessons, log_gradient, moved_constants, site_uncertainty
 from cost_models.constants import CONSTANTS, prior_constants
 from documents.errors import InputError
