@@ -32,9 +32,12 @@ BESIDE = {
 # A script that the generator would load from another host, for pages opened from disk; ours replaces it.
 _ITS_WORKER = '"https://unpkg.com/iframe-worker/shim"'
 _OUR_WORKER = Path("search_from_disk.js")
+# The generator writes the index of its search twice: as a script for pages opened from disk, and as data for a server's. Both take
+# the script, which halves it.
+_ITS_INDEX = re.compile(r'location\.protocol==="file:"\?(\w+\(`\$\{new URL\("search\.js")')
 # Files of the generator that are removed: a page for unknown addresses, for which the server has a problem document; a sitemap,
-# which needs an address; the theme variant that is not used.
-LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "objects.inv", "assets/stylesheets/classic")
+# which needs an address; the theme variant that is not used; the second index of the search.
+LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "objects.inv", "assets/stylesheets/classic", "search.json")
 
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s]+)\)")
@@ -96,8 +99,13 @@ def gather(folder: Path) -> None:
 
 
 def _search_from_disk(site: Path) -> None:
-    """Make the search work in pages of ``site`` that are opened from disk."""
+    """Make the search work in pages of ``site`` that are opened from disk, with one index for these and a server's."""
     shutil.copy(ROOT / "docs" / _OUR_WORKER, site)
+    (bundle,) = (site / "assets" / "javascripts").glob("bundle.*.js")
+    text, found = _ITS_INDEX.subn(r"!0?\1", bundle.read_text(encoding="utf-8"))
+    if found != 1:
+        raise SiteError(f"{bundle.relative_to(site)}: the generator's choice of a search index is not where it was")
+    bundle.write_text(text, encoding="utf-8")
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         if text.count(_ITS_WORKER) != 1:
