@@ -32,8 +32,8 @@ BESIDE = {
 # A script that the generator would load from another host, for pages opened from disk; ours replaces it.
 _ITS_WORKER = '"https://unpkg.com/iframe-worker/shim"'
 _OUR_WORKER = Path("search_from_disk.js")
-# The generator writes the index of its search twice: as a script for pages opened from disk, and as data for a server's. Both take
-# the script, which halves it.
+# The generator writes the index of its search twice: as a script for pages opened from disk, and as data for a server's.
+# Both take the script, which halves it.
 _ITS_INDEX = re.compile(r'location\.protocol==="file:"\?(\w+\(`\$\{new URL\("search\.js")')
 # Files of the generator that are removed: a page for unknown addresses, for which the server has a problem document; a sitemap,
 # which needs an address; the theme variant that is not used; the second index of the search.
