@@ -166,6 +166,7 @@ def record_software(
     texts = section.raw_flags
     year = release_year(stack, framework, section.version, backend)
     compiled = "graph mode" in backend.lower() or "xla" in backend.lower()
+    compiles_layers = "torch.compile" in texts and stack in STACKS and not STACKS[stack].traits.own_kernels
     software = Software(
         stack=stack,
         execution="graph" if compiled else "eager",
@@ -173,6 +174,7 @@ def record_software(
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
         portable_attention=_has_portable_attention(stack, year, flags, backend),
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
+        torch_compile=compiles_layers,
         stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
         unknown_release=year is None,

@@ -291,10 +291,11 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
-    n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
+    n, t = keys.tokens(training), keys.tp.astype(np.float64)
+    routed = n if workload.software_traits.gathers_apart else keys.sharded_tokens(training)
     channels, linear = channel_bytes(workload, keys, routed=True), expert_input_bytes(workload, Target.FC1)
     common = channel_bytes(workload, keys)  # of shared experts, which are a dense MLP
-    rows = peak_expert_rows(keys, shape, training)
+    rows = peak_expert_rows(keys, shape, training) + workload.software_traits.spare_expert_rows * shape.num_experts / keys.ep
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
     inside = clamped + expert_product_bytes(workload, keys) * width
@@ -304,7 +305,7 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
         "shared_experts": common.kept * shared_width + gathered,
-        "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * n_l,
+        "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * routed,
     }
     act = {"routed_experts": channels.behind * width + inside, "shared_experts": common.behind * shared_width}
     waiting = {

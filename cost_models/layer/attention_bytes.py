@@ -90,7 +90,7 @@ def _mla_bytes(workload: Workload, keys: LayerKeys, mla: MlaShape, statistics: F
         Bytes of softmax statistics of all heads, and copies of the output that an exchange makes.
     """
     heads, t, task = workload.model.num_attention_heads, keys.tp.astype(np.float64), workload.training.task
-    latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)  # before a norm, and again behind it
+    latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(workload, keys)  # before a norm, and again behind it
     width, value_width = fused_head_dims(mla, workload)
     padded_output = value_width if value_width > mla.v_head_dim else 0
     expanded = ELEMENT_BYTES * heads * (2.0 * width + value_width)
@@ -99,15 +99,16 @@ def _mla_bytes(workload: Workload, keys: LayerKeys, mla: MlaShape, statistics: F
     behind = latent * (not task.is_frozen)  # up-projections have no adapters
     if workload.software_traits.own_angles:
         angles = angles / element_factor(workload)
-        return rest + angles + expanded / t + behind, rest + angles + rope + rope / latent_ranks(keys)
+        return rest + angles + expanded / t + behind, rest + angles + rope + rope / latent_ranks(workload, keys)
     if workload.software_traits.rows_of_heads:
         joined = rope if mla.q_lora_rank else rope + ELEMENT_BYTES * heads * mla.qk_head_dim
-        rest = rest + joined / latent_ranks(keys)
+        rest = rest + joined / latent_ranks(workload, keys)
         tables = ROTARY_TABLES * ROTARY_TABLE_BYTES * mla.qk_rope_head_dim / keys.micro_batch_size
         copied = 0.0 if padded_output else ELEMENT_BYTES * heads * mla.v_head_dim / t
         return rest + expanded / t + behind + tables, rest + copied
     rest = rest + rope
-    return rest + expanded / t + behind, rest
+    viewed = ELEMENT_BYTES * heads * mla.qk_nope_head_dim * workload.software_traits.views_latent_values
+    return rest + (expanded + viewed) / t + behind, rest
 
 
 def output_copy_bytes(workload: Workload, keys: LayerKeys) -> Floats:
@@ -192,7 +193,7 @@ def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool 
         normed = np.where(_norms_views(workload, keys) & ~_one_head_of_keys(workload, keys), heads, 0.0)
         return ELEMENT_BYTES * model.kv_channels * (heads + copied + normed) / t
     mla = model.mla
-    latents = (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)
+    latents = (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(workload, keys)
     again = keys.recomputes(RecomputeModule.MLA_UP_PROJ)
     expanded = np.where(again, 0.0, 2.0 * heads * mla.qk_head_dim / t + latents)
     moved = ELEMENT_BYTES * (expanded + heads * mla.v_head_dim / t)
@@ -223,12 +224,13 @@ def kept_groups(workload: Workload, keys: LayerKeys) -> Floats:
     return np.where(repeats, np.maximum(model.num_attention_heads, keys.tp), key_value_heads(model, keys))
 
 
-def latent_ranks(keys: LayerKeys) -> Floats:
+def latent_ranks(workload: Workload, keys: LayerKeys) -> Floats:
     """Ranks that divide the latents of latent attention: the tensor-parallel ones under sequence parallelism, else none. ``[k]``
 
-    [megatron-0.12, multi_latent_attention.py].
+    [megatron-0.12, multi_latent_attention.py]. Of gathered inputs every rank makes all latents.
     """
-    return np.where(keys.sequence_parallel != 0, keys.tp, 1).astype(np.float64)
+    divides = (keys.sequence_parallel != 0) & (not workload.software_traits.gathers_apart)
+    return np.where(divides, keys.tp, 1).astype(np.float64)
 
 
 def head_norm_bytes(workload: Workload, keys: LayerKeys) -> Floats:

@@ -12,19 +12,20 @@ from cost_models.shapes.workload import Workload
 
 
 def kept_gathers(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:
-    """Numbers (0 or 1) of inputs that are kept as gathered: of attention, and of a dense MLP. ``[k]`` each
+    """Numbers (0 or 1) of inputs that are kept as gathered: of attention, and of an MLP. ``[k]`` each
 
-    A recomputed MLP gathers its input again. Latents, and the input of shared experts, are taken to be gathered again
-    everywhere: no source shows them in a compiled graph.
+    A recomputed MLP gathers its input again. Latents, and the input of experts, are taken to be gathered again but where each
+    gather is an operator of its own: no source shows them in a compiled graph.
     """
-    model = workload.model
+    model, apart = workload.model, workload.software_traits.gathers_apart
     splits = (keys.sequence_parallel != 0) & (keys.tp > 1) & ~keys.has(Feature.TP_2D)
-    keeps = workload.software_traits.keeps_gathered_inputs or own_recipe(workload) is not None
+    keeps = apart or workload.software_traits.keeps_gathered_inputs or own_recipe(workload) is not None
     kept = splits & keeps & (not workload.training.task.is_frozen)
     first, second = kept & model.has_mixer, kept & model.has_mlp
     latent = model.mla is not None and bool(model.mla.q_lora_rank) and model.linear_attention(local=local) is None
-    mlp = second & ~keys.recomputes(RecomputeModule.MLP) & (not moe)
-    return (first & (not latent)).astype(np.float64), mlp.astype(np.float64)
+    again = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)
+    mlp = second & ~again & (apart or not moe)
+    return (first & (apart or not latent)).astype(np.float64), mlp.astype(np.float64)
 
 
 def gathered_input_bytes(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> Floats:

@@ -218,7 +218,7 @@ def _attention_bytes(
         own: dict[Tensor, Floats] = {}
     elif model.mla is not None:
         mla, without_up = model.mla, attention_bytes_per_token(workload, keys, local=local)[1]
-        queries = ELEMENT_BYTES * (heads * mla.qk_head_dim / t + mla.q_lora_rank / latent_ranks(keys))
+        queries = ELEMENT_BYTES * (heads * mla.qk_head_dim / t + mla.q_lora_rank / latent_ranks(workload, keys))
         output = (ELEMENT_BYTES * heads * mla.v_head_dim + statistics) / t
         copies = copied * heads * mla.v_head_dim / t
         own = {

@@ -93,7 +93,11 @@ def routing_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     kept = np.where((keys.dispatcher == int(Dispatcher.TWO_LEVEL)) & travels, _received_map_bytes(moe, keys), kept)
     wide = routed.score_function == "sigmoid" or routed.normalize_topk is False
     kept = kept + FP32_BYTES * moe.num_experts * (2.0 if wide else 1.0)
-    return np.where(traits.copied_router_input, kept, float(LOGIT_BYTES) * moe.num_experts) / element_factor(workload)
+    if traits.weighs_in_fp32:
+        kept = np.full(len(keys.tp), FP32_BYTES * moe.num_experts + moe.top_k * (3.0 * INDEX_BYTES + 2.0 * FP32_BYTES))
+    elif not traits.copied_router_input:
+        kept = np.full(len(keys.tp), float(LOGIT_BYTES) * moe.num_experts)
+    return kept / element_factor(workload)
 
 
 def _received_map_bytes(moe: MoeShape, keys: LayerKeys) -> Floats:

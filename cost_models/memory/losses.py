@@ -20,6 +20,8 @@ LOGIT_BYTES, COPIED_LOGIT_BYTES = 6, 10
 # PyTorch's own loss: log-softmax and its gradients. Over shards of the vocabulary its backward is written in Python, which holds
 # one FP32 tensor more [pytorch, tensor/parallel/loss.py]; counted by execution (``python -m scripts.oracle.plain_loss``).
 PLAIN_LOGIT_BYTES, SHARDED_PLAIN_LOGIT_BYTES = 12, 16
+# The same loss compiled: whole, one kernel reads 16-bit logits and another writes their gradients.
+COMPILED_LOGIT_BYTES, SHARDED_COMPILED_LOGIT_BYTES = 4, 10
 # Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
@@ -102,8 +104,12 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     """
     model, software = workload.model, workload.software
     over_shards = (batch.tp > 1) & workload.software_traits.fp32_shards  # Megatron's loss over shards is its own
-    plain_bytes = np.where(over_shards, SHARDED_PLAIN_LOGIT_BYTES, PLAIN_LOGIT_BYTES)
-    logit_bytes = plain_bytes if software.plain_cross_entropy else np.array(LOGIT_BYTES)
+    compiled = not (workload.software_traits.own_kernels or software.plain_cross_entropy)
+    logit_bytes = np.array(LOGIT_BYTES)
+    if compiled:
+        logit_bytes = np.where(over_shards, SHARDED_COMPILED_LOGIT_BYTES, COMPILED_LOGIT_BYTES)
+    elif software.plain_cross_entropy:
+        logit_bytes = np.where(over_shards, SHARDED_PLAIN_LOGIT_BYTES, PLAIN_LOGIT_BYTES)
     if workload.software_traits.eager and not software.has_since(workload.software_traits.in_place_loss_year):
         logit_bytes = np.array(COPIED_LOGIT_BYTES)
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
@@ -114,7 +120,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
     loss = tokens * (logit_bytes * rows + hidden)
     held: Floats = loss + tokens * hidden + head
-    if software.plain_cross_entropy or workload.software_traits.loss_ends_first:
+    if compiled or software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
     by_chunks = _loss_by_chunks(workload, batch, tokens, head, over_shards)
     held = np.where(has_chunked_loss(workload, batch), by_chunks, held)

@@ -265,6 +265,15 @@ class SoftwareTraits:
     keeps_gathered_inputs : linear layers under sequence parallelism keep what was gathered for them from norms until their
         backward; other stacks keep a rank's part and gather again. A compiled graph gathers again only where it is told to
         (``select_comm_recompute``) [mindformers-1.8, training_graph/transformer/utils.py; mindspore, step_parallel.cc].
+    gathers_apart : gathers of sequence parallelism are operators of their own before linear layers, so that these keep what was
+        gathered, those of experts and latents among them, and every rank makes whole latents
+        [pytorch, tensor/parallel/style.py; torchtitan-0.2, models/deepseek_v3/infra/parallelize.py].
+    views_latent_values : values of latent attention are a view of what its up-projection made, which stays
+        [torchtitan-0.2, models/deepseek_v3/model/model.py].
+    weighs_in_fp32 : outputs of routed experts are multiplied by the weights of their tokens as an FP32 copy of the rows of all
+        tokens of a tensor-parallel group [torchtitan-0.2, models/moe/moe.py].
+    spare_expert_rows : rows without a token that routed tokens have for each expert of a rank, to align their groups
+        [torchtitan-0.2, models/moe/utils.py].
     recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
     mxfp8_parameters_year : first release whose optimizer keeps weights in MXFP8 and gathers them through the buffer of gradients;
         core 0.13 [megatron-0.19, param_and_grad_buffer.py].
@@ -322,6 +331,10 @@ class SoftwareTraits:
     rotary_tables_year: float | None = None
     own_angles: bool = False
     keeps_gathered_inputs: bool = False
+    gathers_apart: bool = False
+    views_latent_values: bool = False
+    weighs_in_fp32: bool = False
+    spare_expert_rows: int = 0
     recomputes_routed_activations: bool = False
     mxfp8_parameters_year: float | None = None
     shared_projection_input_year: float | None = None
@@ -446,6 +459,10 @@ STACKS = {  # the first stack for a kind of devices is the default there
             uses_transformer_engine=False,
             own_kernels=False,
             fp32_router_experts=None,
+            gathers_apart=True,
+            views_latent_values=True,
+            weighs_in_fp32=True,
+            spare_expert_rows=8,
             attends_by_blocks=True,
         ),
     ),

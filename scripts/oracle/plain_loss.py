@@ -1,16 +1,18 @@
-"""Runs PyTorch's own loss whole and over shards of the vocabulary, and prints the most bytes that it holds for each logit.
+"""Runs PyTorch's own loss, eager and compiled, whole and over shards, and prints the most bytes that it holds for each logit.
 
 usage: PYTHON -m scripts.oracle.plain_loss
 
-PYTHON is an interpreter with PyTorch (2.13 was used; no device is needed). The loss runs forward and backward on BF16 logits that
+PYTHON is an interpreter with PyTorch (2.13 was used; no device is needed, but a C++ compiler for the compiled loss). The loss runs forward and backward on BF16 logits that
 are cast to FP32 and let go of before the backward, as torchtitan's trainer does.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -25,28 +27,33 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 TOKENS, VOCABULARY = 512, 128256
 
 
-def step(mesh: DeviceMesh, leaf: torch.Tensor, labels: torch.Tensor) -> None:
+def of_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(logits.float(), labels)
+
+
+def step(mesh: DeviceMesh, leaf: torch.Tensor, labels: torch.Tensor, loss_of: Callable[..., torch.Tensor]) -> None:
     logits = leaf * 1
     if mesh.size() == 1:
-        loss = cross_entropy(logits.float(), labels)
+        loss = loss_of(logits, labels)
         del logits
         loss.backward()
     else:
         logits = DTensor.from_local(logits, mesh, [Shard(1)], run_check=False)
         with loss_parallel():
-            loss = cross_entropy(logits.float(), DTensor.from_local(labels, mesh, [Replicate()], run_check=False))
+            loss = loss_of(logits, DTensor.from_local(labels, mesh, [Replicate()], run_check=False))
             del logits
             loss.backward()
     leaf.grad = None
 
 
-def most_bytes_a_logit(ranks: int) -> float:
+def most_bytes_a_logit(ranks: int, *, compiled: bool) -> float:
     mesh = init_device_mesh("cpu", (ranks,))
     leaf = torch.randn(TOKENS, VOCABULARY // ranks, dtype=torch.bfloat16, requires_grad=True)
     labels = torch.randint(0, VOCABULARY, (TOKENS,))
-    step(mesh, leaf, labels)
+    loss_of = torch.compile(of_logits) if compiled else of_logits
+    step(mesh, leaf, labels, loss_of)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step(mesh, leaf, labels)
+        step(mesh, leaf, labels, loss_of)
     with tempfile.TemporaryDirectory() as folder:
         profiled.export_chrome_trace(str(path := Path(folder) / "trace.json"))
         events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "[memory]"]
@@ -58,9 +65,10 @@ def most_bytes_a_logit(ranks: int) -> float:
 
 
 def main() -> int:
-    for ranks in (1, 2, 8):
+    for ranks, compiled in itertools.product((1, 2, 8), (False, True)):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
-        print(json.dumps({"ranks": ranks, "bytes_a_logit": round(most_bytes_a_logit(ranks), 2)}), flush=True)
+        held = round(most_bytes_a_logit(ranks, compiled=compiled), 2)
+        print(json.dumps({"ranks": ranks, "compiled": compiled, "bytes_a_logit": held}), flush=True)
         dist.destroy_process_group()
     return 0
 

@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import itertools
 import json
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -35,6 +36,12 @@ CLASSES = {
     "deepseek_v3": ("DeepSeekV3ModelArgs", "DeepSeekV3Model"),
 }
 ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+VIEWS = {
+    operator.getitem,
+    *(torch.ops.aten.view.default, torch.ops.aten.permute.default, torch.ops.aten.alias.default),
+    *(torch.ops.aten.transpose.int, torch.ops.aten.slice.Tensor, torch.ops.aten.unsqueeze.default),
+    *(torch.ops.aten.split_with_sizes.default, torch.ops.aten.split.Tensor),
+}
 SAMPLES, SEQUENCE, LAYERS = 2, 256, 3
 DENSE = {"dim": 256, "n_layers": LAYERS, "n_heads": 8, "n_kv_heads": 2, "vocab_size": 512}
 LLAMA = {**DENSE, "multiple_of": 64}  # gate and up have 704 channels
@@ -78,6 +85,13 @@ def flops_of(func: Any, args: Any) -> int:
     return int(2 * left.shape[0] * left.shape[1] * right.shape[-1])
 
 
+def storage_of(node: Any) -> Any:
+    """The node of a graph that made the storage of ``node``'s tensor."""
+    while node.target in VIEWS and (node.target is not operator.getitem or node.args[0].target in VIEWS):
+        node = node.args[0]
+    return node
+
+
 def sorted_rows(counts: Any, experts: int, ranks: int, most: int, multiple: int) -> Any:
     """What torchtitan's kernel makes on one rank: rows of each expert, padded to a multiple, -1 where there is none."""
     sizes = ((counts.to(torch.int64) + multiple - 1) // multiple * multiple).clamp(min=multiple)
@@ -110,7 +124,7 @@ def model_of(case: dict[str, Any], mode: str, backend: Any) -> Any:
     if case["tp"] > 1:
         mesh = dist.init_device_mesh("cpu", (case["tp"],), mesh_dim_names=("tp",))
         apply = parallel.apply_tp if case["family"] == "llama3" else parallel.apply_non_moe_tp
-        more = {} if case["family"] == "llama3" else {"enable_async_tp": False}
+        more = {"enable_async_tp": False} if case["family"] == "qwen3" else {}
         apply(model, mesh, loss_parallel=True, enable_float8_tensorwise_tp=False, cp_enabled=False, **more)
         if "experts" in case:
             none = dict.fromkeys(("ep_mesh", "etp_mesh", "ep_etp_mesh"))
@@ -159,9 +173,9 @@ def _compiled(case: dict[str, Any], mode: str, tokens: Any) -> dict[str, Any]:
     def forward(graph: Any, given: Any) -> Callable[..., Any]:
         placed = [node for node in graph.graph.nodes if node.op == "placeholder"]
         (output,) = (node for node in graph.graph.nodes if node.op == "output")
-        made = [node for node in output.args[0][1:] if node is not None and node.op == "call_function"]
-        values = [node.meta["val"] for node in made]
-        stream = placed[0].meta["val"]  # the layer's input
+        made = {storage_of(node) for node in output.args[0][1:] if node is not None}
+        values = [node.meta["val"] for node in made if node.op == "call_function"]
+        (stream,) = (node.meta["val"] for node in placed if node.meta["val"].ndim == 3)  # the layer's input
         kept.append(stream.nbytes + sum(value.nbytes for value in values if isinstance(value, torch.Tensor)))
         return make_boxed_func(graph.forward)
 
@@ -187,8 +201,9 @@ def _local(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def main() -> int:
-    sys.path.insert(0, sys.argv[1])
+def on_a_processor(tree: str) -> None:
+    """Makes the torchtitan of ``tree`` importable and its layers run without a device."""
+    sys.path.insert(0, tree)
     kernels: Any = types.ModuleType(KERNELS)
     kernels.generate_permute_indices = sorted_rows
     kernels.fill_indices_cpu = None
@@ -196,6 +211,10 @@ def main() -> int:
     counted = torch.histc
     torch.histc = lambda given, *bins, **more: counted(given.float(), *bins, **more)  # a processor counts no integers
     importlib.import_module("torch._utils")._get_available_device_type = lambda: "cpu"
+
+
+def main() -> int:
+    on_a_processor(sys.argv[1])
     for case in CASES:
         plain, chosen = (json.loads(in_a_process(run, case, mode)) for mode in ("none", "op"))
         again = (chosen["flops"] - plain["flops"]) // LAYERS

@@ -252,6 +252,17 @@ def test_losses_that_keep_full_precision_logits(read: Read, changes: dict[str, A
     assert read({**GPU, **changes}).workload.software.plain_cross_entropy is plain
 
 
+@pytest.mark.parametrize(
+    ("framework", "flags", "compiled"),
+    [("torchtitan", ["torch.compile"], True), ("torchtitan", [], False), ("Megatron-LM", ["torch.compile"], False)],
+)
+def test_layers_of_plain_pytorch_are_compiled_where_a_flag_says_so(
+    read: Read, framework: str, flags: list[str], compiled: bool
+) -> None:
+    software = read({**GPU, "software.framework": framework, "software.raw_flags": flags}).workload.software
+    assert software.torch_compile is compiled
+
+
 def test_a_position_bias_is_read_from_the_flags(read: Read) -> None:
     assert read({"software.raw_flags": ["square-alibi-mask"]}).workload.model.alibi
     assert not read({"software.raw_flags": ["use-flash-attn"]}).workload.model.alibi
