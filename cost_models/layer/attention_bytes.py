@@ -90,7 +90,8 @@ def _mla_bytes(workload: Workload, keys: LayerKeys, mla: MlaShape, statistics: F
         Bytes of softmax statistics of all heads, and copies of the output that an exchange makes.
     """
     heads, t, task = workload.model.num_attention_heads, keys.tp.astype(np.float64), workload.training.task
-    latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(workload, keys)  # before a norm, and again behind it
+    # Before a norm, and again behind it.
+    latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(workload, keys)
     width, value_width = fused_head_dims(mla, workload)
     padded_output = value_width if value_width > mla.v_head_dim else 0
     expanded = ELEMENT_BYTES * heads * (2.0 * width + value_width)

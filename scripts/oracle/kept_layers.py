@@ -2,9 +2,10 @@
 
 usage: PYTHON -m scripts.oracle.kept_layers TREE
 
-PYTHON and TREE are those of ``scripts.oracle.selective_checkpoints``, whose models run. A processor runs PyTorch's norm operator by
-operator; a GPU has had a kernel for it since PyTorch 2.9, which keeps its input and 1 / rms (``FusedRmsNormBackward0``). A
-stand-in keeps the same. Attention runs on the local part of sharded tensors, for which a processor's kernel has no rule. tests/oracle/kept_layers.json holds the lines.
+PYTHON and TREE are those of ``scripts.oracle.selective_checkpoints``, whose models run. A processor runs PyTorch's norm operator
+by operator; a GPU has had a kernel for it since PyTorch 2.9, which keeps its input and 1 / rms (``FusedRmsNormBackward0``). A
+stand-in keeps the same. Attention runs on the local part of sharded tensors, for which a processor's kernel has no rule.
+tests/oracle/kept_layers.json holds the lines.
 """
 
 from __future__ import annotations

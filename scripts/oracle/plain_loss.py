@@ -2,8 +2,8 @@
 
 usage: PYTHON -m scripts.oracle.plain_loss
 
-PYTHON is an interpreter with PyTorch (2.13 was used; no device is needed, but a C++ compiler for the compiled loss). The loss runs forward and backward on BF16 logits that
-are cast to FP32 and let go of before the backward, as torchtitan's trainer does.
+PYTHON is an interpreter with PyTorch (2.13 was used; no device is needed, but a C++ compiler for the compiled loss). The loss
+runs forward and backward on BF16 logits that are cast to FP32 and let go of before the backward, as torchtitan's trainer does.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def layer(family: str, tp: int, *, experts: bool = False) -> dict[str, Any]:
 
 
 def test_layers_keep_gathered_inputs_whole() -> None:
-    """Norms keep a rank's part of their input; what was gathered behind them is kept whole, before attention and before an MLP."""
+    """Norms keep a rank's part of their input; what was gathered behind them is kept whole, before both blocks."""
     found = saved(layer("llama3", 2))
     assert found["residual"] == 2 * 2 * 256 * TOKENS / 2
     assert found["norm_output"] == 2 * 2 * 256 * TOKENS
