@@ -46,14 +46,16 @@ FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, 
 class GradientExchange:
     """Seconds ``[stage, n]`` of a step: gradient reduction behind backwards, weight gathering before forwards.
 
-    ``sums_s`` follows the reduction, and nothing hides it: see ``shared_table_s`` and ``replicated_sums_s``. ``copies_s``, which
-    the last backward hides, adds the shards of groups that hold the same ones, in stacks that do so once a step.
+    ``sums_s`` follows the reduction, and nothing hides it: see ``shared_table_s`` and ``replicated_sums_s``. ``copies_s`` adds
+    the shards of groups that hold the same ones, in stacks that do so once a step: behind the last backward, after its
+    reduction. ``apart_copies_s`` does the same over links that the reduction does not use.
     """
 
     reduce_s: Floats
     gather_s: Floats
     sums_s: Floats
     copies_s: Floats
+    apart_copies_s: Floats
     num_reductions: IntColumn  # backwards with a reduction, ``[n]``
     num_gathers: IntColumn  # a step, where no forward hides them, ``[n]``
     num_gathered: IntColumn  # forwards with a gather, ``[n]``
@@ -122,8 +124,9 @@ def gradient_exchange(
     copied = np.where(once, 1, ranks // sizes)
     parts = hybrid_scatter_s(g * reduced / calls, sizes, copied, strides, network, own_stream=reduces_copies_beside(workload))
     scatter = np.maximum(*(calls * part.sum(axis=0) for part in parts))
-    shards = g * np.stack([trained.dense, trained.experts]) / sizes
-    copies = all_reduce_s(shards, np.where(once, ranks // sizes, 1), strides * sizes, network).sum(axis=0)
+    copies, apart = _copies_s(
+        g * np.stack([trained.dense, trained.experts]), sizes, np.where(once, ranks // sizes, 1), strides, network
+    )
     weight = np.where(batch.zero_stage == 0, g, element_factor(workload) * WEIGHT_BYTES)
     gathered_bytes = weight * held - _saved_bytes(workload, batch, quantised)
     stays = np.where(whole & units, weight * edge_only.ends, 0.0)
@@ -137,10 +140,25 @@ def gradient_exchange(
         gather_s=np.where(unsharded, 0.0, gather * gathers + kept_s),
         sums_s=sums_s,
         copies_s=copies,
+        apart_copies_s=apart,
         num_reductions=times,
         num_gathers=np.where(_gathers_twice(workload) & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
         num_gathered=np.where((gathers > 1) & (gather > 0).any(axis=0), micro_batches, 1),
     )
+
+
+def _copies_s(
+    gradient_bytes: Floats, shards: IntColumn, copies: IntColumn, strides: IntColumn, network: Network
+) -> tuple[Floats, Floats]:
+    """Seconds to add shards over groups once: over the links of the scatter, and over others (``hybrid_scatter_s``).
+
+    Parameters are ``[dense or experts, stage, n]``, results ``[stage, n]`` each.
+    """
+    if (copies == 1).all():
+        return np.zeros(gradient_bytes.shape[1:]), np.zeros(gradient_bytes.shape[1:])
+    whole = all_reduce_s(gradient_bytes / shards, copies, strides * shards, network)
+    apart = hybrid_scatter_s(gradient_bytes, shards, copies, strides, network, own_stream=True)[1]
+    return (whole - apart).sum(axis=0), apart.sum(axis=0)
 
 
 def _calls(workload: Workload, batch: StrategyBatch, num_layers: Floats | None) -> Floats:
@@ -233,7 +251,8 @@ def replicated_sums_s(
 def exchange_of_step_s(batch: StrategyBatch, exchange: GradientExchange) -> tuple[Floats, Floats]:
     """Seconds of reduction, and of gathering, in a step, hidden or not. ``[stage, n]``"""
     gathers = np.where(batch.has(Feature.OVERLAP_PARAM_GATHER), 1, exchange.num_gathers)
-    return exchange.reduce_s + exchange.copies_s + exchange.sums_s, gathers * exchange.gather_s
+    copies = exchange.copies_s + exchange.apart_copies_s
+    return exchange.reduce_s + copies + exchange.sums_s, gathers * exchange.gather_s
 
 
 def exchange_beyond_compute_s(
@@ -243,7 +262,7 @@ def exchange_beyond_compute_s(
 
     With overlap, a fraction ``exposed_fraction`` (``dp_exposed_fraction``) is always exposed, and at least the part that the last
     backward (or the first forward) of one micro batch cannot hide. ZeRO-2 and ZeRO-3 reduce during every backward
-    [megatron-0.12, distributed_data_parallel.py].
+    [megatron-0.12, distributed_data_parallel.py]. Copies of shards are added behind the last one, in line with its reduction.
 
     Parameters
     ----------
@@ -251,14 +270,18 @@ def exchange_beyond_compute_s(
         Passes of one micro batch on the rank.
     """
 
-    def left(time: Floats, window: Floats, feature: Feature) -> Floats:
-        overlapped = np.maximum(exposed_fraction * time, time - window)
+    def left(time: Floats, beyond: Floats, feature: Feature) -> Floats:
+        overlapped = np.maximum(exposed_fraction * time, beyond)
         return np.where(batch.has(feature), overlapped, time)
 
-    reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
-    gather = left(exchange_of_step_s(batch, exchange)[1], exchange.num_gathered * forward_s, Feature.OVERLAP_PARAM_GATHER)
-    copies = left(exchange.copies_s, backward_s, Feature.OVERLAP_GRAD_REDUCE)
-    return reduce + copies + exchange.sums_s, gather
+    in_line = exchange.reduce_s + exchange.copies_s
+    of_last = exchange.reduce_s / exchange.num_reductions + exchange.copies_s
+    beyond = np.maximum(in_line - exchange.num_reductions * backward_s, of_last - backward_s)
+    reduce = left(in_line, beyond, Feature.OVERLAP_GRAD_REDUCE)
+    apart = left(exchange.apart_copies_s, exchange.apart_copies_s - backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    whole = exchange_of_step_s(batch, exchange)[1]
+    gather = left(whole, whole - exchange.num_gathered * forward_s, Feature.OVERLAP_PARAM_GATHER)
+    return reduce + apart + exchange.sums_s, gather
 
 
 def exposed_exchange_s(

@@ -466,10 +466,7 @@ def _mean_step_times_s(priced: PricedBatch, of_all: Work, *, exchanges: bool) ->
     passes_s = busy_step_times_s(priced, of_all.least_s / batch.pp + beside_s)
     if not exchanges:
         return passes_s
-    exchange = least_exchange(priced)
-    hiding_s = exchange.num_hiding * (of_all.alone_s / batch.pp + beside_s)
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
-    is_hidden = micro_batches >= exchange.num_hiding
-    beyond_s = np.maximum(exchange.never_hidden_s, np.where(is_hidden, exchange.whole_s - hiding_s, 0.0))
+    beyond_s = least_exchange(priced).beyond_passes_s(of_all.alone_s / batch.pp + beside_s, micro_batches)
     least: Floats = (passes_s + beyond_s) * (1.0 - ROUNDING)
     return least

@@ -152,6 +152,7 @@ def left(
     *,
     table: float = 0.0,
     copies: float = 0.0,
+    apart: float = 0.0,
     fraction: float = 0.3,
     reductions: int = 1,
     gathers: int = 1,
@@ -161,7 +162,9 @@ def left(
 ) -> tuple[float, float]:
     """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
     slacks = np.array([[0.0], [slack]])
-    columns_s = (np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2, [copies] * 2))
+    columns_s = (
+        np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2, [copies] * 2, [apart] * 2)
+    )
     whole = GradientExchange(*columns_s, np.array([reductions]), np.array([gathers]), np.array([gathered]))
     beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
     exposed, masked = exposed_exchange_s(exchange_of_step_s(batch(**columns), whole), *beyond, slacks, slacks)
@@ -171,6 +174,13 @@ def left(
 def test_copies_of_shards_are_added_behind_the_last_backward_alone() -> None:
     assert left([0.0, 0.0], [0.0, 0.0], copies=5.0, reductions=4) == (pytest.approx(5.0 - 2.0), pytest.approx(2.0))
     assert left([0.0, 0.0], [0.0, 0.0], copies=1.0, reductions=4) == (pytest.approx(0.3), pytest.approx(0.7))
+
+
+def test_copies_wait_in_line_with_the_reduction_of_the_last_backward_unless_they_have_links_of_their_own() -> None:
+    assert left([8.0, 8.0], [0.0, 0.0], copies=1.5, reductions=8, fraction=0.01)[0] == pytest.approx(1.0 + 1.5 - 2.0)
+    assert left([24.0, 24.0], [0.0, 0.0], copies=5.0, reductions=8)[0] == pytest.approx(24.0 + 5.0 - 8 * 2.0)
+    assert left([8.0, 8.0], [0.0, 0.0], apart=1.5, reductions=8, fraction=0.01)[0] == pytest.approx(0.01 * (8.0 + 1.5))
+    assert left([8.0, 8.0], [0.0, 0.0], apart=5.0, reductions=8, fraction=0.01)[0] == pytest.approx(0.01 * 8.0 + 5.0 - 2.0)
 
 
 def test_each_optimizer_of_a_mixture_gathers_all_parameters_unless_the_next_forward_does() -> None:

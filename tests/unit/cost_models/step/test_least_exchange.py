@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,13 +15,14 @@ from cost_models.shapes.optimizers import Optimizer
 from cost_models.shapes.strategy import ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, Task, TrainingTask
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.least_exchange import least_exchange
 from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_batch
-from hardware_profiles.schema import CollectiveCurve
+from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
+from tests.networks import cluster
 from tests.placements import placements
 from tests.search_workloads import DENSE, MOE
 from tests.workloads import constants, workload
@@ -28,6 +30,10 @@ from tests.workloads import constants, workload
 CONSTANTS = replace(constants(), dp_exposed_fraction=0.2)
 MODELS = (DENSE, replace(DENSE, tied_embeddings=True), replace(MOE, mtp_num_layers=1))
 ADAPTED = TrainingTask(Task.LORA, Adapters(16, 16.0, tuple(MEGATRON_MODULES)))
+FULLY_SHARDED, UNITS = Software("fsdp", target="any"), Software("megatron-lm", target="any", year=2026.63)
+NVLINK = NetworkTier("nvlink", Wiring.SWITCH, 4, 300e9, 1e-5)
+IN_FOURS = cluster(NVLINK, NetworkTier("ib", Wiring.FABRIC, None, 25e9, 1e-5), sequential=False)
+BARELY_JOINED = cluster(NVLINK, NetworkTier("ib", Wiring.FABRIC, None, 25e7, 1e-5), sequential=False)
 OVERLAPS = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 
 
@@ -48,18 +54,24 @@ def on_slow_network(made: Workload, slower: float) -> Workload:
 @st.composite
 def pipelines(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy], list[Placement]]:
     """Strategies of one pipeline that share their gradients in many ways, and placements of its layers."""
-    schedule = draw(st.sampled_from([each for each in Schedule if each is not Schedule.NONE]))
-    pp = draw(st.sampled_from((2, 4)))
+    pp = draw(st.sampled_from((1, 2, 4)))
+    schedule = draw(st.sampled_from([each for each in Schedule if (each is Schedule.NONE) == (pp == 1)]))
     vpp = 2 if schedule is Schedule.INTERLEAVED or schedule.rules.is_vee else 1
     model = replace(draw(st.sampled_from(MODELS)), num_layers=draw(st.integers(pp * vpp, 12)))
     features = DEFAULT_FEATURES & ~OVERLAPS | draw(st.sampled_from((Feature(0), Feature.OVERLAP_GRAD_REDUCE, OVERLAPS)))
-    shape = ParallelStrategy(pp=pp, vpp=vpp, schedule=schedule, ep=2 if model.moe else 1, features=features)
+    ep = draw(st.sampled_from((1, 2))) if model.moe else 1
+    shape = ParallelStrategy(pp=pp, vpp=vpp, schedule=schedule, ep=ep, features=features)
     plans = [
-        replace(shape, dp=dp, tp=tp, zero_stage=zero, micro_batch_size=size)
-        for dp, tp, size in ((4, 1, 1), (2, 2, 1), (4, 1, 2))
+        replace(shape, dp=dp, tp=tp, zero_stage=zero, micro_batch_size=size, optimizer_shard_size=shards)
+        for dp, tp, size in ((4, 1, 1), (2, 2, 1), (4, 1, 2), (16, 1, 1))
         for zero in (0, 1, 2, 3)
+        for shards in ((0, 2, 8) if zero else (0,))
+        if shards < dp
     ]
-    made = on_slow_network(workload(model, global_batch_size=64, target="any"), draw(st.sampled_from((1.0, 30.0, 300.0))))
+    made = workload(model, global_batch_size=64, target="any")
+    if software := draw(st.sampled_from((None, FULLY_SHARDED, UNITS))):
+        made = replace(made, cluster=IN_FOURS, software=software)
+    made = on_slow_network(made, draw(st.sampled_from((1.0, 30.0, 300.0))))
     if draw(st.booleans()) and not model.moe:
         made = replace(made, training=replace(made.training, task=ADAPTED))
     elif draw(st.booleans()):
@@ -119,6 +131,36 @@ def test_one_rank_alone_nearly_reaches_its_bound_where_the_exchange_is_long(zero
     assert exchange.whole_s[0] > 0.5 * played_s[0]
     hidden_s = 0.0 if not overlaps else played_s[0] / 8  # by one of eight micro batches
     assert played_s[0] - hidden_s <= least_step_times_s(priced, work(priced)).step_s[0] * 1.01 <= played_s[0] * 1.01
+
+
+@pytest.mark.parametrize("slower", [1.0, 4.0, 16.0, 64.0])
+@pytest.mark.parametrize("software", [FULLY_SHARDED, UNITS], ids=("fsdp", "units"))
+def test_no_step_is_faster_with_copies_of_shards(software: Software, slower: float) -> None:
+    for model, size in product((DENSE, MOE), (16, 64)):
+        job = workload(model, global_batch_size=size, target="any")
+        made = on_slow_network(replace(job, cluster=IN_FOURS, software=software), slower)
+        plans = [
+            ParallelStrategy(
+                dp=16, zero_stage=zero, optimizer_shard_size=shards, ep=ep, features=DEFAULT_FEATURES & ~OVERLAPS | overlaps
+            )
+            for zero, shards, ep in product((1, 2, 3), (0, 2, 4, 8), (1, 2) if model.moe else (1,))
+            for overlaps in (Feature(0), Feature.OVERLAP_GRAD_REDUCE, Feature.OVERLAP_PARAM_GATHER, OVERLAPS)
+        ]
+        priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
+        played_s = simulate(made, StrategyBatch.of(plans), CONSTANTS, memory=False).step_time_s
+        assert (least_step_times_s(priced, work(priced)).step_s <= played_s * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("shards", [4, 8], ids=("copies leave a domain", "shards leave it"))
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_copies_of_shards_nearly_reach_the_bound_too(shards: int, micro_batches: int) -> None:
+    job = workload(DENSE, global_batch_size=16 * micro_batches, target="any")
+    made = replace(job, cluster=BARELY_JOINED, software=UNITS)
+    plan = StrategyBatch.of([ParallelStrategy(dp=16, zero_stage=2, optimizer_shard_size=shards)])
+    priced = priced_batch(made, plan, CONSTANTS)
+    played_s = simulate(made, plan, CONSTANTS, memory=False).step_time_s[0]
+    assert least_exchange(priced).whole_s[0] > 0.5 * played_s
+    assert 0.95 * played_s < least_step_times_s(priced, work(priced)).step_s[0] <= played_s
 
 
 def test_a_measured_collective_that_grows_faster_than_its_bytes_gives_no_bound() -> None:
