@@ -20,7 +20,8 @@ _SHELL = re.compile(r"#![ \t]*\S*(?:/|[ \t])(?:ba|da|z|k)?sh\b")
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 PYTHON, CONFIGURATION = "py", "torchtitan.py"
 _PYTHON = re.compile(r"#![ \t]*\S*(?:/|[ \t])python[\d.]*\b")
-_CONFIGURATION = re.compile(r"^[ \t]*from torchtitan\.[\w.]* import\b.*^[ \t]*return [\w.]*\.Config\(", re.M | re.S)
+_IMPORTED = re.compile(r"^[ \t]*from torchtitan\.[\w.]* import\b", re.M)
+_RETURNED = re.compile(r"^[ \t]*return [\w.]*\.Config\(", re.M)
 
 
 def is_launch_script(source: str) -> bool:
@@ -44,7 +45,7 @@ def form_of(text: str) -> str:
     """The form of a launch script: the suffix of its file, or one of the forms of a framework that share a suffix."""
     if _PYTHON.match(text):
         return PYTHON
-    if _CONFIGURATION.search(text):
+    if is_configuration(text):
         return CONFIGURATION
     if is_toml(text):
         return "toml"
@@ -53,6 +54,12 @@ def form_of(text: str) -> str:
     if is_yaml(text):
         return "yaml"
     return FSDP2_SCRIPT if _FSDP2_PROGRAM.search(text) else "sh"
+
+
+def is_configuration(text: str) -> bool:
+    """Whether a text is a Python configuration of torchtitan: it imports some of it, and returns a ``Config`` below."""
+    imported = _IMPORTED.search(text)
+    return imported is not None and _RETURNED.search(text, imported.end()) is not None
 
 
 def is_fsdp2_yaml(text: str) -> bool:

@@ -20,6 +20,8 @@ from frameworks.torchtitan.classes import BUILT_BY, CONFIG, FAMILIES, IMPORTS, M
 VOCABULARY = "decoder_vocab_size"  # a function of the model that the file builds
 DATASETS = "DATASETS"
 NOTHING = "None"
+_LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # of Python; str.splitlines knows others
+_BEHIND_A_VALUE = re.compile(r"#[^\r\n]*|[),]")
 _NUMBERS = {ast.Mult: int.__mul__, ast.Add: int.__add__, ast.Sub: int.__sub__}
 
 
@@ -39,8 +41,8 @@ class PythonLaunch:
         self._options: dict[str, Any] = {}
         self._places: dict[str, _Place] = {}
         self._calls: dict[str, ast.Call] = {}
-        self._starts = [0, *accumulate(len(line.encode()) for line in text.splitlines(keepends=True))]
         try:
+            self._starts = [0, *accumulate(len(line.encode()) for line in _LINE_END.split(text))]
             function, self._families = _one_function(ast.parse(text))
             self._names, self._root = _body(function)
             self._read(ROOT, self._root, None, 0)
@@ -96,9 +98,9 @@ class PythonLaunch:
             return
         keyword = place.keyword
         start = self._at(keyword.lineno, keyword.col_offset)
-        end = self._span(place.value)[1]
-        if (comma := re.compile(r"\s*,[ \t]*\n?[ \t]*").match(self.text, end)) is not None:
-            end = comma.end()
+        end, comma = self._ends(place.call, place.value)
+        if comma is not None and (line := re.compile(r"[ \t]*(?:\r\n?|\n)?[ \t]*").match(self.text, comma)) is not None:
+            end = line.end()
         yield self.text[:start] + self.text[end:]
 
     def _read(self, path: str, node: ast.expr, place: _Place | None, depth: int) -> None:
@@ -146,20 +148,26 @@ class PythonLaunch:
         return len(self.text.encode()[: self._starts[line - 1] + column].decode())
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+        return self._at(node.lineno, node.col_offset), self._at(*_end(node))
 
     def _with_keyword(self, call: ast.Call, written: str) -> str:
         """The text with one more keyword of a call."""
-        last = max(
-            [*call.args, *(keyword.value for keyword in call.keywords)], key=lambda each: self._span(each)[1], default=None
-        )
-        if last is not None:
-            end = self._span(last)[1]
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if values:
+            end, _ = self._ends(call, max(values, key=_end))
             return f"{self.text[:end]}, {written}{self.text[end:]}"
         end = self._span(call)[1] - 1
         return self.text[:end] + written + self.text[end:]
+
+    def _ends(self, call: ast.Call, value: ast.expr) -> tuple[int, int | None]:
+        """Where a value of a call ends with the parentheses around it, and where the comma behind it ends, if there is one."""
+        end, until = self._span(value)[1], self._span(call)[1] - 1
+        for piece in _BEHIND_A_VALUE.finditer(self.text, end, until):
+            if piece[0] == ",":
+                return end, piece.end()
+            if piece[0] == ")":
+                end = piece.end()
+        return end, None
 
     def _with_import(self, written: str, text: str) -> str:
         """The text with the import of a class that the written value needs."""
@@ -181,6 +189,12 @@ class PythonLaunch:
         if isinstance(parsed, str) and parsed in IMPORTS:
             return f"{called(name, parsed)}()"
         return json.dumps(parsed, ensure_ascii=False) if isinstance(parsed, str) else repr(parsed).replace("'", '"')
+
+
+def _end(value: ast.expr) -> tuple[int, int]:
+    assert value.end_lineno is not None
+    assert value.end_col_offset is not None
+    return value.end_lineno, value.end_col_offset
 
 
 def _before_imports(text: str, line: str) -> str:

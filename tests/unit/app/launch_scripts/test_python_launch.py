@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -107,6 +108,40 @@ def test_a_value_is_left_out_with_its_name() -> None:
     assert list(read.without("model_spec.flavor")) == []
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("odd", ["\u2028", "\u0085", "\x0b", "\x0c", "\x1d"])
+def test_an_edit_stands_in_its_place_behind_odd_characters(line_end: str, odd: str) -> None:
+    read = launch(TEXT.replace("own", f"o{odd}n").replace("inside", f"{odd}in").replace("\n", line_end))
+    tensor, options = "parallelism.tensor_parallel_degree", read.said()
+    for text in (*read.with_values(tensor, ("16",)), *read.with_values("model_spec.attn_backend", ('"varlen"',))):
+        assert len(read.again(text).said().items() - options.items()) == 1
+        assert odd in text
+    assert read.again(next(read.without(tensor))).said() == {name: v for name, v in options.items() if name != tensor}
+
+
+IN_PARENTHESES = """ParallelismConfig(
+            pipeline_parallel_schedule=("GPipe"),  # ), one of them
+            tensor_parallel_degree=((2)  # ) and ,
+            ),
+            module_fqns_per_model_part=([["a"], ["norm"]]), context_parallel_degree=(
+                1  # )
+            )  # ,
+        ),"""
+
+
+def test_values_in_parentheses_are_edited_with_them() -> None:
+    text = TEXT[: TEXT.index("ParallelismConfig(\n")] + IN_PARENTHESES + TEXT[TEXT.index("\n        activation_checkpoint") :]
+    read = launch(text.replace('model_registry("8B")', 'model_registry(("8B"))'))
+    said, field = read.said(), "parallelism."
+    assert (said[f"{field}tensor_parallel_degree"], said[f"{field}context_parallel_degree"]) == (("2",), ("1",))
+    for name in said:
+        if name.startswith(field):
+            assert read.again(next(read.without(name))).said() == {other: v for other, v in said.items() if other != name}
+            assert read.again(next(read.with_values(name, ("7",)))).said() == {**said, name: ("7",)}
+    for name, value in ((f"{field}expert_parallel_degree", "1"), ("model_spec.attn_backend", '"flex"')):
+        assert read.again(next(read.with_values(name, (value,)))).said() == {**said, name: (value,)}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -135,6 +170,20 @@ def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="hf_assets_path is computed"):
         launch(text)
     assert not found.exists()
+
+
+def test_a_text_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(InputError, match="not valid Python"):
+        launch(TEXT.replace("own", "\ud800"))
+
+
+def test_many_imports_are_told_from_a_configuration_in_little_time() -> None:
+    text = "from torchtitan.a import b\n" * 10_000
+    start = process_time()
+    assert form_of(text) == "sh"
+    assert form_of(f"    return Trainer.Config(\n{text}") == "sh"
+    assert form_of(f"{text}def mine():\n    return Trainer.Config(\n") == "torchtitan.py"
+    assert process_time() - start < 2
 
 
 def test_a_configuration_is_recognised_and_read_for_main() -> None:
