@@ -46,7 +46,7 @@ class Flavor:
 
     ``takes_cp``: context parallelism starts. ``keeps_exchange``: checkpoints by operator keep what experts exchanged, and the
     price repeats it. ``has_pipelines``: the release cuts it into stages. ``has_chunks``: some layers attend within chunks of
-    a sequence, which has no price.
+    a sequence, which has no price. ``max_seq_length``: tokens of the longest sample, ``None`` without a bound.
     """
 
     name: str
@@ -57,11 +57,24 @@ class Flavor:
     keeps_exchange: bool
     has_pipelines: bool
     has_chunks: bool = False
+    max_seq_length: int | None = None
 
     @property
     def within_documents(self) -> bool:
         """Whether attention stays within documents."""
         return self.attention != CAUSAL
+
+    def too_long(self, seq_length: int) -> Sentence | None:
+        """A sentence on samples of so many tokens; ``None`` where the release takes them."""
+        if self.max_seq_length is None or seq_length <= self.max_seq_length:
+            return None
+        return Sentence(
+            "samples of {} tokens are longer than the {} rotary positions of {} {}",
+            seq_length,
+            self.max_seq_length,
+            self.name,
+            self.flavor,
+        )
 
 
 def _gate_width(stated: Mapping[str, Any]) -> int:
@@ -319,10 +332,18 @@ def _of_0_2(name: str, flavor: str, model: ModelShape, stated: Mapping[str, Any]
     )
 
 
-def _of_main(name: str, flavor: str, model: ModelShape, _stated: Mapping[str, Any]) -> Flavor:
+def _of_main(name: str, flavor: str, model: ModelShape, stated: Mapping[str, Any]) -> Flavor:
     """Every family attends within documents [torchtitan-2026.08, models/common/config_utils.py:83]."""
-    pipelines = not model.tied_embeddings  # [torchtitan-2026.08, models/common/decoder.py:168]
-    return Flavor(name, flavor, model, FLEX, takes_cp=True, keeps_exchange=model.mla is None, has_pipelines=pipelines)
+    return Flavor(
+        name,
+        flavor,
+        model,
+        FLEX,
+        takes_cp=True,
+        keeps_exchange=model.mla is None,
+        has_pipelines=not model.tied_embeddings,  # [torchtitan-2026.08, models/common/decoder.py:168]
+        max_seq_length=stated["max_context_length"],
+    )
 
 
 FLAVORS = Flavors(RELEASE, _of_0_2)

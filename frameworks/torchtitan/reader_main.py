@@ -47,7 +47,10 @@ class MainReading(Reading):
     @property
     def seq_length(self) -> int:
         """Tokens of a sample."""
-        return self.number(CONTEXT)
+        length = self.number(CONTEXT)
+        if (reason := self.flavor.too_long(length)) is not None:
+            raise ReadingError(reason)
+        return length
 
     @property
     def micro_batch_size(self) -> int:

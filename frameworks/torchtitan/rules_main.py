@@ -40,6 +40,21 @@ MODEL = flavor_rule(
     "torchtitan-2026.08, models/deepseek_v3/__init__.py]",
     FLAVORS_MAIN,
 )
+
+
+def _too_long(workload: Workload) -> Sentence | None:
+    flavor = FLAVORS_MAIN.of_job(workload)
+    return flavor and flavor.too_long(workload.training.seq_length)
+
+
+CONTEXT_LENGTH = Rule(
+    "torchtitan_context_length",
+    "[torchtitan-2026.08, models/common/decoder.py:220]",
+    Sentence("a sample is no longer than the rotary positions of the flavor"),
+    lambda w, b: every_row(b, _too_long(w) is not None),
+    lambda w, s: str(_too_long(w)),
+    job_only=True,
+)
 GROUPED_EXPERTS = again(rules.GROUPED_EXPERTS, "models/common/moe.py:120")
 SHARDED_STACK = stack_rule("torchtitan_stack", "[torchtitan-2026.08, distributed/fsdp.py:168]", NAME, "fsdp")
 SHARDED = replace(

@@ -42,6 +42,10 @@ def options(changes: dict[str, Any], base: dict[str, Any] = STATED) -> list[str]
     return [f"{name}={json.dumps(value)}" for name, value in {**base, **changes}.items()]
 
 
+def _of(family: str, flavor: str, tokens: int) -> dict[str, Any]:
+    return {"model_spec.name": family, "model_spec.flavor": flavor, "training.max_context_length": tokens}
+
+
 def unread(changes: dict[str, Any], base: dict[str, Any] = STATED) -> set[str]:
     return {entry.name for entry in TORCHTITAN_MAIN.read_job(options(changes, base), None).unread}
 
@@ -96,6 +100,14 @@ def test_the_flavors_are_those_that_meta_and_deepseek_publish() -> None:
     assert ("llama4", "17bx16e") not in FLAVORS_MAIN
 
 
+@pytest.mark.parametrize(
+    ("family", "flavor", "longest"), [("llama3", "8B", 131072), ("qwen3", "30B-A3B", 40960), ("deepseek_v3", "236B", 16384)]
+)
+def test_the_longest_samples_are_read(family: str, flavor: str, longest: int) -> None:
+    tokens = {"training.num_tokens_per_microbatch_per_dp_rank": longest}
+    assert TORCHTITAN_MAIN.read_job(options({**_of(family, flavor, longest), **tokens}), None).seq_length == longest
+
+
 def test_what_a_file_leaves_out_is_mains_default() -> None:
     job = TORCHTITAN_MAIN.read_job(options({}), None)
     s = job.strategy
@@ -118,6 +130,11 @@ def test_what_a_file_leaves_out_is_mains_default() -> None:
         ({"loss.loss_fn": "MTPLoss"}, "loss.loss_fn is MTPLoss"),
         ({"model_spec.name": "gpt_oss"}, "windows, documents and sinks"),
         ({"model_spec.flavor": "9B"}, "no flavor that is known"),
+        ({"training.max_context_length": 131073}, "131073 tokens are longer than the 131072 rotary positions of llama3 8B"),
+        (_of("qwen3", "8B", 40961), "longer than the 40960"),
+        (_of("qwen3", "debugmodel", 8192), "longer than the 4096"),
+        (_of("qwen3", "debugmodel_moe", 8192), "longer than the 4096"),
+        (_of("deepseek_v3", "671B", 16385), "longer than the 16384"),
         ({"training.num_tokens_per_microbatch_per_dp_rank": 12288}, "does not divide by samples of 8192 tokens"),
         ({"training.num_tokens_per_train_step": 100000}, "does not divide by 131072 tokens"),
         (

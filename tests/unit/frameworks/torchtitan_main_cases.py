@@ -48,6 +48,13 @@ TORCHTITAN_MAIN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrate
     ("torchtitan_operators", _M, ROUTED, EXPERTS, replace(EXPERTS, **OPERATORS), ("what experts exchanged",)),
     ("torchtitan_latents", _M, LATENT, ROUTED_ALONE, EXPERTS, ("tp 4", "the whole sequence")),
 ]  # fmt: skip
+
+
+def _long(workload: Workload, tokens: int) -> Workload:
+    return replace(workload, training=replace(workload.training, seq_length=tokens))
+
+
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("torchtitan_model", _M, DENSE, replace(DENSE, model=FLAVORS["llama4", "17bx16e"].model), "trains flavors of its own"),
+    ("torchtitan_context_length", _M, _long(LATENT, 16384), _long(LATENT, 32768), "32768 tokens are longer than the 16384"),
 ]  # fmt: skip
