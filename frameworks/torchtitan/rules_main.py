@@ -44,7 +44,7 @@ MODEL = flavor_rule(
 
 def _too_long(workload: Workload) -> Sentence | None:
     flavor = FLAVORS_MAIN.of_job(workload)
-    return flavor and flavor.too_long(workload.training.seq_length)
+    return None if flavor is None else flavor.too_long(workload.training.seq_length)
 
 
 CONTEXT_LENGTH = Rule(
