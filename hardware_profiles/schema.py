@@ -138,6 +138,16 @@ class HardwareProfile:
     provenance: Mapping[str, Quantity] = field(default_factory=dict)  # dotted path -> as stated
 
     @property
+    def has_nccl(self) -> bool:
+        """Whether NCCL joins the devices."""
+        return self.family == "nvidia"
+
+    @property
+    def has_pcie_tier(self) -> bool:
+        """Whether devices of a node reach others through the host: a tier inside it carries less than the link to the host."""
+        return any(tier.bandwidth_bytes_per_s < self.host_link_bytes_per_s for tier in self.tiers[:-1])
+
+    @property
     def lacks_compute_capability(self) -> bool:
         """Whether the profile is of a GPU whose capability nobody stated."""
         return self.compute_capability is None and self.family in OLDEST_CAPABILITY

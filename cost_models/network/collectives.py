@@ -14,12 +14,13 @@ all-gather to S bytes on the slowest rank:
   [nccl-tests, PERFORMANCE.md]
 
 Each step adds a latency: one step in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005,
-section 3], NHR [hccl-doc]). NCCL gathers and scatters in a ring if several nodes have several ranks each: one step to each
-other rank, n - 1 of n nodes over the network, in the faster of two protocols; its all-reduce has trees [nccl, tuning.cc].
-With one rank a node it doubles (PAT); inside one node a ring and a doubling are microseconds apart. Rings are priced where the
-network asks for them (``Network.rings``).
+section 3], NHR [hccl-doc]). NCCL gathers and scatters over several nodes in a ring: one step to each other rank, n - 1 of n nodes
+over the network, in the faster of two protocols. With one rank a node it has PAT too, whose steps double, with a linear part.
+Its all-reduce has trees [nccl, tuning.cc]. Rings are priced where the network asks for them (``Network.rings``). Inside one node
+a doubling is priced, which takes some 10 us less than a ring of 8; in a domain of 72 its seven steps take 24 us, as NVLS does (25
+us, however many ranks).
 
-Left out: reduction arithmetic, contention between groups, congestion inside a fabric. Each device has its own port in every tier.
+Left out: NCCL's third protocol (LL), which has half the rate and at most 20 GB/s of a node; reduction arithmetic, contention between groups, congestion inside a fabric. Each device has its own port in every tier.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ from hardware_profiles.schema import Wiring
 Floats = NDArray[np.float64]
 Phases = tuple[Floats, NDArray[np.bool_]]  # seconds, and whether they come from a measurement
 
-# LL128 over Simple, the protocol of the profiles' latencies: steps in a node, over the network, and the rate [nccl, tuning.cc]
-LL128_INNER_STEP, LL128_NETWORK_STEP, LL128_RATE = 1.9 / 3.4, 4.0 / 14.0, 0.92
+# LL128 over Simple, the protocol of the profiles' latencies: steps in a node, over the network, there with one rank a node, and
+# the rate [nccl, tuning.cc]
+LL128_INNER_STEP, LL128_NETWORK_STEP, LL128_LONE_STEP, LL128_RATE = 1.9 / 3.4, 4.0 / 14.0, 8.5 / 14.0, 0.92
+# PAT over a network step of Simple: a doubling, each rank, and the rate [nccl, tuning.cc]
+PAT_DOUBLING, PAT_RANK, PAT_RATE = 1.0 / 3.5, 2.8 / 14.0, 0.75
 
 
 def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -135,15 +139,13 @@ def _single_call_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, net
 
 
 def _is_ring(size: ArrayLike, stride: ArrayLike, network: Network) -> NDArray[np.bool_]:
-    """Whether a gather of the group is a ring over several nodes with several ranks each; elementwise [nccl, tuning.cc].
+    """Whether NCCL gathers the group over several nodes; elementwise [nccl, tuning.cc].
 
     Where NVLink joins nodes, its domain is the node.
     """
     if not network.rings or network.domain_devices is None:
         return np.zeros((), dtype=np.bool_)
-    nodes = domains_spanned(size, stride, network.domain_devices)
-    ring: NDArray[np.bool_] = (nodes > 1) & (np.asarray(size) > nodes)
-    return ring
+    return np.asarray(domains_spanned(size, stride, network.domain_devices) > 1)
 
 
 def _gather(
@@ -223,37 +225,52 @@ def _columns(*values: ArrayLike) -> tuple[Floats, ...]:
 class _Elapsed:
     """Accumulates phases from the inside out: transfers in sequence or at once, latencies always in sequence.
 
-    Rows of ``is_ring`` take the faster protocol of two.
+    Rows of ``is_ring`` take the fastest that NCCL has for the group.
     """
 
     def __init__(self, network: Network, shape: tuple[int, ...], is_ring: NDArray[np.bool_] | bool = False) -> None:
-        self._sequential = network.sequential
-        self._outermost = network.tiers[-1]
+        self._network = network
         self._is_ring = is_ring
-        self._short_latency_s = np.zeros(shape)
         self._transfer_s = np.zeros(shape)
-        self._latency_s = np.zeros(shape)
+        self._inner_latency_s = np.zeros(shape)
+        self._network_steps = np.zeros(shape)  # in the outermost tier
+        self._is_lone = np.ones(shape, dtype=np.bool_)  # no tier inside joins ranks
         self.measured = np.zeros(shape, dtype=np.bool_)
 
     def add(self, crossing: NDArray[np.bool_], transfer_s: Floats, steps: Floats, tier: Tier) -> None:
         """Add one phase for the rows that cross this tier."""
         crossed_s = transfer_s * crossing
-        combine = np.add if self._sequential else np.maximum
+        combine = np.add if self._network.sequential else np.maximum
         combine(self._transfer_s, crossed_s, out=self._transfer_s)
-        latency_s = steps * crossing * tier.latency_s
-        self._latency_s += latency_s
-        self._short_latency_s += latency_s * (LL128_NETWORK_STEP if tier is self._outermost else LL128_INNER_STEP)
+        if tier is self._network.tiers[-1]:
+            self._network_steps += steps * crossing
+        else:
+            self._inner_latency_s += steps * crossing * tier.latency_s
+            self._is_lone &= ~crossing
 
     def replace(self, crossing: NDArray[np.bool_], measured_s: Floats) -> None:
         """Use a measured time for the rows that cross this tier. It includes all tiers inside."""
         self._transfer_s[crossing] = measured_s
-        self._latency_s[crossing] = self._short_latency_s[crossing] = 0.0
+        self._inner_latency_s[crossing] = self._network_steps[crossing] = 0.0
+        self._is_lone &= ~crossing
         self.measured |= crossing
 
     @property
     def steps_s(self) -> Floats:
-        seconds = self._transfer_s + self._latency_s
+        step_s = self._network.tiers[-1].latency_s
+        seconds = self._transfer_s + (self._inner_latency_s + self._network_steps * step_s)
         if not np.any(self._is_ring):
             return seconds
-        short = self._transfer_s / LL128_RATE + self._short_latency_s
-        return np.where(self._is_ring, np.minimum(seconds, short), seconds)
+        return np.where(self._is_ring, np.minimum(seconds, np.minimum(self._ll128_s(step_s), self._pat_s(step_s))), seconds)
+
+    def _ll128_s(self, step_s: float) -> Floats:
+        """Seconds of a ring by LL128; infinite where it would leave NVLink inside a node. ``step_s``: one of Simple."""
+        steps = self._network_steps * np.where(self._is_lone, LL128_LONE_STEP, LL128_NETWORK_STEP)
+        seconds = self._transfer_s / LL128_RATE + (self._inner_latency_s * LL128_INNER_STEP + steps * step_s)
+        return np.where(self._is_lone | self._network.short_rings, seconds, np.inf)
+
+    def _pat_s(self, step_s: float) -> Floats:
+        """Seconds of PAT; infinite but with one rank a node. ``step_s``: a step of a ring by Simple."""
+        ranks = self._network_steps + 1.0
+        steps = np.floor(np.log2(ranks)) * PAT_DOUBLING + ranks * PAT_RANK
+        return np.where(self._is_lone, self._transfer_s / PAT_RATE + steps * step_s, np.inf)

@@ -63,7 +63,8 @@ class Network:
     sequential: bool
     call_latency_s: float
     symmetric: bool  # all-gather and reduce-scatter take the same time
-    rings: bool = False  # gathers and scatters over several nodes with several ranks each are rings
+    rings: bool = False  # gathers and scatters over several nodes are NCCL's rings, or its PAT
+    short_rings: bool = False  # rings through several ranks of a node may take its LL128
 
     @classmethod
     def of(
@@ -79,7 +80,8 @@ class Network:
 
         ``inter_fraction`` is the fraction of the profile's rate that collectives reach in the outermost tier (also a single
         tier, if it is a fabric). ``intra_fraction`` is the same for all tiers inside it. The cluster's ``time_factor`` scales
-        all times. ``rings``: whether gathers of pipelined tiers are priced as NCCL's rings.
+        all times. ``rings``: whether gathers are priced as NCCL's rings where NCCL runs; it has LL128 where no ring in a node
+        leaves NVLink [nccl, tuning.cc].
 
         Raises ``WorkloadError`` for a profile without tiers, and for rates, factors or oversubscriptions that are not positive.
         """
@@ -107,7 +109,8 @@ class Network:
             tiers=tuple(tiers),
             sequential=profile.sequential_tiers,
             call_latency_s=call_latency_s * cluster.time_factor,
-            rings=rings and not profile.sequential_tiers,
+            rings=rings and profile.has_nccl,
+            short_rings=not profile.has_pcie_tier,
             symmetric=all(t.curves.get(ALL_GATHER) is t.curves.get(REDUCE_SCATTER) for t in tiers),
         )
 

@@ -8,6 +8,7 @@ import pytest
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.workload import Cluster, WorkloadError
+from hardware_profiles.catalogue import profile
 from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
 from tests.networks import ascend_a2, cluster, gpu
 from tests.worked_examples import worked
@@ -105,11 +106,50 @@ def test_a_ring_over_nodes_takes_a_step_to_each_other_rank() -> None:
     assert float(reduce_scatter_s(GB, 1024, 1, h100)) == pytest.approx(short_s + sent_s / 0.92)
     # 16 ranks over two: of 10 GB, eight hundredths cost more than 14 short steps inside and one between save
     assert float(all_gather_s(10 * GB, 16, 1, h100)) == pytest.approx(14 * 3.4e-6 + 14e-6 + 15 / 16 * 10 / 400)
-    # trees all-reduce; one rank a node doubles, and so do the ranks of one node
+    # trees all-reduce; the ranks of one node double
     assert float(all_reduce_s(GB, 1024, 1, h100)) == pytest.approx(2 * (3 * 3.4e-6 + 7 * 14e-6 + sent_s))
-    assert float(all_gather_s(GB, 128, 8, h100)) == pytest.approx(7 * 14e-6 + 127 / 128 / 50)
     assert float(all_gather_s(GB, 8, 1, h100)) == pytest.approx(3 * 3.4e-6 + 7 / 8 / 450)
     assert float(all_gather_s(GB, 1024, 1, doubling)) == pytest.approx(3 * 3.4e-6 + 7 * 14e-6 + sent_s)
+
+
+def test_one_rank_a_node_takes_the_least_of_pat_and_a_ring_with_slower_steps() -> None:
+    """NCCL's tuning.cc: PAT has log2(n) 14/3.5 + n 2.8 us at 75 % of the rate; steps of lone ranks 8.5 us (LL128) or 14."""
+    nvlink = NetworkTier("nvlink", Wiring.SWITCH, 8, 450e9, 3.4e-6)
+    h100 = Network.of(cluster(nvlink, NetworkTier("ib", Wiring.FABRIC, None, 50e9, 14e-6), sequential=False), rings=True)
+    pat_s = 7 * 4e-6 + 128 * 2.8e-6
+    assert worked("pat-steps") == pytest.approx(pat_s)
+    assert float(all_gather_s(1e3, 128, 8, h100)) == pytest.approx(pat_s + 127 / 128 * 1e3 / 50e9 / 0.75)
+    assert float(reduce_scatter_s(0.1 * GB, 128, 8, h100)) == pytest.approx(pat_s + 127 / 128 * 0.1 / 50 / 0.75)
+    assert float(all_gather_s(0.3 * GB, 128, 8, h100)) == pytest.approx(127 * 8.5e-6 + 127 / 128 * 0.3 / 50 / 0.92)
+    assert float(all_gather_s(GB, 128, 8, h100)) == pytest.approx(127 * 14e-6 + 127 / 128 / 50)
+    assert float(all_gather_s(1e3, 100, 8, h100)) == pytest.approx(6 * 4e-6 + 100 * 2.8e-6, rel=1e-3)  # rounded down
+    # a second rank a node adds less than a doubling of the time
+    assert float(all_gather_s(1e3, 256, 4, h100)) < 2 * float(all_gather_s(1e3, 128, 8, h100))
+
+
+@pytest.mark.parametrize("name", ["a100-pcie-80gb", "l40s-48gb", "h100-nvl-94gb", "h100-pcie-80gb"])
+def test_rings_through_pcie_have_no_short_protocol(name: str) -> None:
+    """NCCL's tuning.cc switches LL128 off where a ring leaves NVLink in a node; a lone rank leaves none."""
+    pcie = Network.of(Cluster(profile(name), 512), rings=True)
+    assert float(all_gather_s(1e3, 512, 1, pcie)) == pytest.approx(448 * 3.4e-6 + 63 * 14e-6, rel=1e-3)
+    assert float(all_gather_s(1e3, 64, 8, pcie)) == pytest.approx(6 * 4e-6 + 64 * 2.8e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm-80gb", "gh200-96gb", "v100-sxm-32gb", "b200-sxm-180gb", "gb200-nvl72"])
+def test_rings_over_nvlink_have_the_short_protocol(name: str) -> None:
+    hardware = profile(name)
+    devices = hardware.tiers[0].domain_devices or 0
+    nvlink = Network.of(Cluster(hardware, 8 * devices), rings=True)
+    short_s = 8 * (devices - 1) * 1.9e-6 + 7 * 4e-6
+    assert float(all_gather_s(1e3, 8 * devices, 1, nvlink)) == pytest.approx(short_s, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["mi250x", "mi300x", "atlas-800t-a2"])
+def test_what_nccl_does_is_priced_where_it_runs(name: str) -> None:
+    made = Cluster(profile(name), 512)
+    for size, stride in ((512, 1), (64, 8), (8, 1)):
+        asked, plain = (all_gather_s(1e6, size, stride, Network.of(made, rings=rings)) for rings in (True, False))
+        assert float(asked) == float(plain)
 
 
 def test_other_nodes_are_further_ranks_of_a_ring_in_one_column_with_others() -> None:
