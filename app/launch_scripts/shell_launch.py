@@ -42,7 +42,7 @@ _SAYING = (
     "pip",
 )
 _FLAG = re.compile(r"--?[A-Za-z]")
-_IN_FRONT = re.compile(r"(?:env\s+)?(?:[A-Za-z_]\w*=[\w.:/-]*\s+)*")  # variables of one command
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 
 
 @dataclass(frozen=True)
@@ -209,9 +209,7 @@ class ShellLaunch:
     def environment(self) -> Mapping[str, str]:
         exported = {name: word.text for name, word in self.script.environment.items() if not word.unknown}
         place = self._command.place
-        in_front = _IN_FRONT.match(self.script.sources[place.source].text, place.start, place.end)
-        words = in_front[0].split() if in_front else ()
-        return exported | {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
+        return exported | dict(_in_front(self.script.sources[place.source].text[place.start : place.end]))
 
     def with_variable(self, name: str, value: str | None) -> Iterator[str]:
         """Edit the export of the variable, or add a line above the first that is no comment."""
@@ -312,6 +310,18 @@ class ShellLaunch:
         elif not lead.strip() and (not rest or rest.startswith("#")):
             yield f"{text[:line_end]}\n{indent}{piece}{text[line_end:]}"
         yield f"{text[:end]} {piece}{text[end:]}"
+
+
+def _in_front(command: str) -> Iterator[tuple[str, str]]:
+    """Variables that stand in front of a command and hold for it alone, without those that only a shell knows."""
+    words = shlex.shlex(command.replace("\\\n", ""), posix=True)
+    words.whitespace_split, words.commenters = True, ""
+    for index, word in enumerate(words):
+        assigned = _ASSIGNED.fullmatch(word)
+        if assigned is None and (index or word != "env"):
+            return
+        if assigned is not None and not set("$`") & set(assigned[2]):
+            yield assigned[1], assigned[2]
 
 
 def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:

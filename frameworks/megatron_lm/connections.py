@@ -32,7 +32,8 @@ def faults(release: Release, given: Given, exported: Mapping[str, str], profile:
     stated = exported.get(NAME)
     sharding = next((name for name in fully_sharded.KINDS if name in release.arguments and holds(release, given, name)), None)
     if sharding is not None:
-        refused = [Sentence("{}=1 excludes {} [megatron-0.12, arguments.py]", NAME, sharding)] if stated == "1" else []
+        source = f"[megatron-{release.version}, arguments.py]"
+        refused = [Sentence("{}=1 excludes {} {}", NAME, sharding, source)] if stated == "1" else []
         return EnvironmentFaults(refused)
     split = next((condition for condition in SPLITS if holds(release, given, condition)), None)
     free = PAIRS in release.arguments and holds(release, given, PAIRS)
@@ -46,6 +47,5 @@ def faults(release: Release, given: Given, exported: Mapping[str, str], profile:
             NAME,
         )
         return EnvironmentFaults(doubts=[doubt])
-    return EnvironmentFaults(
-        [Sentence("{} needs {}=1 on a GPU before Blackwell, not {} [megatron-0.12, arguments.py]", split, NAME, stated)]
-    )
+    source = f"[megatron-{release.version}, arguments.py]"
+    return EnvironmentFaults([Sentence("{} needs {}=1 on a GPU before Blackwell, not {} {}", split, NAME, stated, source)])

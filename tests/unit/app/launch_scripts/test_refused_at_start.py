@@ -116,7 +116,17 @@ def estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str], added: str, *fl
     return code, said.out + said.err
 
 
-@pytest.mark.parametrize("before", [f"export {QUEUES}=1\n", f"{QUEUES}=1 ", f"env {QUEUES}=1 "])
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"export {QUEUES}=1\n",
+        f"{QUEUES}=1 ",
+        f"env {QUEUES}=1 ",
+        f'{QUEUES}="1" ',
+        f"FOO='a b' {QUEUES}=1 ",
+        f'A="x = 2" \\\n  B=$HOME {QUEUES}=1 ',
+    ],
+)
 @pytest.mark.parametrize("release", SHARDED)
 def test_full_sharding_does_not_start_with_one_queue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str, before: str
@@ -124,7 +134,24 @@ def test_full_sharding_does_not_start_with_one_queue(
     """[megatron-0.12, arguments.py:567] [megatron-0.19, arguments.py:1143]"""
     code, said = estimate(tmp_path, capsys, FSDP + SHARDED[release], "--target", f"megatron-lm@{release}", before=before)
     assert code == 2
-    assert f"does not start: {QUEUES}=1 excludes {SHARDED[release].split()[0][2:]}" in said
+    assert f"does not start: {QUEUES}=1 excludes {SHARDED[release].split()[0][2:]} [megatron-{release}, arguments.py]" in said
+
+
+def test_what_a_program_is_given_is_no_variable_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = estimate(tmp_path, capsys, f"{FSDP} {SHARDED['0.19']}", before=f"{QUEUES}=8 srun --export {QUEUES}=1 ")
+    assert (code, QUEUES in said) == (0, False), said
+
+
+def test_gathers_overlap_beside_scatters_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """[megatron-0.19, arguments.py:994]; overlap is fixed on under Megatron-FSDP, but the script does not start."""
+    lone, both = "--overlap-param-gather", "--overlap-param-gather --overlap-grad-reduce"
+    for strategy in ("optim_grads_params", "optim_grads"):
+        added = f"{FSDP} {SHARDED['0.19']} --data-parallel-sharding-strategy {strategy}"
+        code, said = estimate(tmp_path, capsys, f"{added} {lone}", "--target", "megatron-lm@0.19")
+        assert code == 2
+        assert "use-megatron-fsdp and overlap-param-gather needs overlap-grad-reduce [megatron-0.19, arguments.py]" in said
+        code, said = estimate(tmp_path, capsys, f"{added} {both}", "--target", "megatron-lm@0.19")
+        assert (code, "does not start" in said) == (0, False), said
 
 
 def test_full_sharding_starts_with_more_queues_and_without_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
