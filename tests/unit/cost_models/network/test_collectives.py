@@ -135,7 +135,9 @@ def test_rings_through_pcie_have_no_short_protocol(name: str) -> None:
     assert float(all_gather_s(1e3, 64, 8, pcie)) == pytest.approx(6 * 4e-6 + 64 * 2.8e-6, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm-80gb", "gh200-96gb", "v100-sxm-32gb", "b200-sxm-180gb", "gb200-nvl72"])
+@pytest.mark.parametrize(
+    "name", ["a100-sxm-80gb", "h100-sxm-80gb", "gh200-96gb", "v100-sxm-32gb", "b200-sxm-180gb", "gb200-nvl72"]
+)
 def test_rings_over_nvlink_have_the_short_protocol(name: str) -> None:
     hardware = profile(name)
     devices = hardware.tiers[0].domain_devices or 0
