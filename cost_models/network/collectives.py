@@ -17,8 +17,8 @@ Each step adds a latency: one step in a mesh, ceil(log2 n_i) in a switch or fabr
 section 3], NHR [hccl-doc]). NCCL gathers and scatters over several nodes in a ring: one step to each other rank, n - 1 of n nodes
 over the network, in the faster of two protocols. With one rank a node it has PAT too, whose steps double, with a linear part.
 Its all-reduce has trees [nccl, tuning.cc]. Rings are priced where the network asks for them (``Network.rings``). Inside one node
-a doubling is priced, which takes at most 14 us less than a ring of 8; in a domain of 72 its seven steps take 24 us, as NCCL's NVLS
-does (25 us, however many ranks).
+a doubling is priced, which takes at most 14 us less than a ring of 8; in a domain of 72 its seven steps take 24 us, as NCCL's
+NVLS does (25 us, however many ranks).
 
 Left out: NCCL's third protocol (LL), which has half the rate and at most 20 GB/s of a node; reduction arithmetic, contention
 between groups, congestion inside a fabric. Each device has its own port in every tier.
