@@ -15,7 +15,7 @@ from documents.sentences import Sentence
 from frameworks.document import MAX_DEPTH, MAX_OPTIONS, MAX_VALUE
 from frameworks.framework import ReadingError
 from frameworks.release import Release
-from frameworks.torchtitan.classes import BUILT_BY, CONFIG, FAMILIES, IMPORTS, MODEL, ROOT, called
+from frameworks.torchtitan.classes import BUILT_BY, CONFIG, FAMILIES, IMPORTS, MODEL, PACKAGE, ROOT, called
 
 VOCABULARY = "decoder_vocab_size"  # a function of the model that the file builds
 DATASETS = "DATASETS"
@@ -43,8 +43,10 @@ class PythonLaunch:
         self._calls: dict[str, ast.Call] = {}
         try:
             self._starts = [0, *accumulate(len(line.encode()) for line in _LINE_END.split(text))]
-            function, self._families = _one_function(ast.parse(text))
+            function, self._modules = _one_function(ast.parse(text))
             self._names, self._root = _body(function)
+            for name in {function.name, *self._names} & self._modules.keys():
+                raise ReadingError(Sentence("line {}: {} has two meanings", function.lineno, name[:80]))
             self._read(ROOT, self._root, None, 0)
         except ReadingError as error:
             raise InputError(Sentence("{}: {}.", given.name, error)) from None
@@ -105,13 +107,13 @@ class PythonLaunch:
 
     def _read(self, path: str, node: ast.expr, place: _Place | None, depth: int) -> None:
         """Adds the options of a value. Raises ``ReadingError``."""
-        node = self._names.get(node.id, node) if isinstance(node, ast.Name) else node
+        node = self._value(node)
         if place is not None:
             self._places[path] = place
         if depth > MAX_DEPTH or len(self._options) >= MAX_OPTIONS:
             raise ReadingError(Sentence("{} is nested deeper than {} levels, or the file is too long", path[:80], MAX_DEPTH))
         if not isinstance(node, ast.Call) or _name_of(node.func) == VOCABULARY:
-            self._options[path] = _literal(path, node)
+            self._options[path] = self._literal(path, node)
             return
         made = _name_of(node.func)
         if path in BUILT_BY and made != BUILT_BY[path]:
@@ -125,6 +127,8 @@ class PythonLaunch:
             self._read_model(node)
         elif node.args:
             raise ReadingError(Sentence("line {}: {} has a value without a name", node.lineno, made[:80]))
+        else:
+            self._check_import(made.partition(".")[0], node)
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise ReadingError(Sentence("line {}: {} has ** values, which are not read", node.lineno, made[:80]))
@@ -135,13 +139,39 @@ class PythonLaunch:
 
     def _read_model(self, node: ast.Call) -> None:
         """The family is the module that ``model_registry`` is imported from; the flavor has no name in most files."""
-        if len(self._families) != 1:
-            raise ReadingError(Sentence("{} is imported from none or several of {}.*", BUILT_BY[MODEL], FAMILIES))
-        self._options[f"{MODEL}.name"] = self._families[0]
+        parent, _, family = self._modules.get(BUILT_BY[MODEL], "").rpartition(".")
+        if parent != FAMILIES:
+            raise ReadingError(Sentence("line {}: {} is not imported from {}", node.lineno, BUILT_BY[MODEL], f"{FAMILIES}.*"))
+        self._options[f"{MODEL}.name"] = family
         if len(node.args) > 1:
             raise ReadingError(Sentence("line {}: {} has values without names", node.lineno, BUILT_BY[MODEL]))
         for argument in node.args:
             self._read(f"{MODEL}.flavor", argument, _Place(node, argument, None), 1)
+
+    def _value(self, node: ast.expr) -> ast.expr:
+        """What a name of the function stands for."""
+        return self._names.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def _literal(self, path: str, node: ast.expr) -> Any:
+        """The value of an option; ``None`` for the vocabulary of the file's own model. Raises ``ReadingError``."""
+        if isinstance(node, ast.Call):
+            self._check_import(VOCABULARY, node)
+            models = [self._value(keyword.value) for keyword in self._root.keywords if keyword.arg == MODEL]
+            if [self._value(each) for each in node.args] == models and not node.keywords:
+                return None
+        value = _literal(path, node)
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name):
+                self._check_import(each.id, node)
+        if (length := len(json.dumps(value))) > MAX_VALUE:
+            raise ReadingError(Sentence("{} is {} characters long; at most {} are allowed", path[:80], length, MAX_VALUE))
+        return value
+
+    def _check_import(self, name: str, node: ast.expr) -> None:
+        """Raises ``ReadingError`` for a name that is not torchtitan's own."""
+        module, own = self._modules.get(name, ""), IMPORTS.get(name, PACKAGE)
+        if not f"{module}.".startswith(f"{own}."):
+            raise ReadingError(Sentence("line {}: {} is not imported from {}", node.lineno, name[:80], own))
 
     def _at(self, line: int, column: int) -> int:
         """The character at a line and a column in bytes, as the syntax tree has them."""
@@ -172,9 +202,7 @@ class PythonLaunch:
     def _with_import(self, written: str, text: str) -> str:
         """The text with the import of a class that the written value needs."""
         for name, module in IMPORTS.items():
-            if re.match(rf"(?:\w+=)?{name}\b", written) and not re.search(
-                rf"^[ \t]*from [\w.]+ import [^\n#]*\b{name}\b", text, re.M
-            ):
+            if name not in self._modules and re.match(rf"(?:\w+=)?{name}\b", written):
                 return _before_imports(text, f"from {module} import {name}\n")
         return text
 
@@ -203,31 +231,40 @@ def _before_imports(text: str, line: str) -> str:
     return text[:at] + line + text[at:]
 
 
-def _one_function(module: ast.Module) -> tuple[ast.FunctionDef, list[str]]:
-    """The only function, and the families whose ``model_registry`` is imported. Raises ``ReadingError``."""
+def _one_function(module: ast.Module) -> tuple[ast.FunctionDef, dict[str, str]]:
+    """The only function, and the modules of imported names. Raises ``ReadingError``."""
     functions = []
-    families = []
+    modules: dict[str, str] = {}
     for each in module.body:
         if isinstance(each, ast.FunctionDef):
             functions.append(each)
-        elif isinstance(each, ast.ImportFrom):
-            if any(alias.asname for alias in each.names):
-                raise ReadingError(Sentence("line {}: a name is imported as another one, which is not read", each.lineno))
-            lead, _, family = str(each.module).rpartition(".")
-            if lead == FAMILIES and any(alias.name == BUILT_BY[MODEL] for alias in each.names):
-                families.append(family)
-        elif not isinstance(each, ast.Import) and not _is_docstring(each):
+        elif isinstance(each, ast.Import | ast.ImportFrom):
+            _add_imports(modules, each)
+        elif not _is_docstring(each):
             raise ReadingError(Sentence("line {}: only imports and one function are read", each.lineno))
     if len(functions) != 1:
         names = [function.name for function in functions]
         raise ReadingError(Sentence("the file has {} functions, and one is read", len(names)))
-    return functions[0], families
+    return functions[0], modules
+
+
+def _add_imports(modules: dict[str, str], node: ast.Import | ast.ImportFrom) -> None:
+    """Adds the module of each name; that of a module itself is empty. Raises ``ReadingError``."""
+    module = "." * node.level + (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        name = alias.name.partition(".")[0]
+        if alias.asname:
+            raise ReadingError(Sentence("line {}: a name is imported as another one, which is not read", node.lineno))
+        if name == "*":
+            raise ReadingError(Sentence("line {}: all names of a module are imported, which is not read", node.lineno))
+        if modules.setdefault(name, module) != module:
+            raise ReadingError(Sentence("line {}: {} has two meanings", node.lineno, name[:80]))
 
 
 def _body(function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
     """Values by the names that a function gives them, and what it returns. Raises ``ReadingError``."""
     names: dict[str, ast.expr] = {}
-    if function.decorator_list or function.args.args or function.args.vararg or function.args.kwarg or function.args.kwonlyargs:
+    if function.decorator_list or ast.unparse(function.args):
         raise ReadingError(Sentence("line {}: a function with arguments or decorators is not read", function.lineno))
     for each in function.body:
         if isinstance(each, ast.Return) and each.value is not None and each is function.body[-1]:
@@ -260,8 +297,6 @@ def _name_of(node: ast.expr) -> str:
 
 def _literal(path: str, node: ast.expr) -> Any:
     """A literal, a product of whole numbers, or the name of a data set. Raises ``ReadingError``."""
-    if isinstance(node, ast.Call):  # the vocabulary of the model
-        return None
     if isinstance(node, ast.Constant):
         if node.value is None:
             return NOTHING

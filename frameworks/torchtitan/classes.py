@@ -18,6 +18,7 @@ BUILT_BY: Mapping[str, str] = {
 }
 FUNCTIONS = ("default_adamw", "ConcatThenSplitPackingConfig")
 CONFIG = ".Config"
+PACKAGE = "torchtitan"
 FAMILIES = "torchtitan.models"  # each family's module has its ``model_registry``
 IMPORTS: Mapping[str, str] = {
     "CheckpointManager": "torchtitan.components.checkpointer",
@@ -27,12 +28,16 @@ IMPORTS: Mapping[str, str] = {
     "CrossEntropyLoss": "torchtitan.components.loss",
     "LRSchedulersContainer": "torchtitan.components.optimizer",
     "default_adamw": "torchtitan.components.optimizer",
+    "CommConfig": "torchtitan.config",
     "CompileConfig": "torchtitan.config",
+    "DebugConfig": "torchtitan.config",
+    "OverrideConfig": "torchtitan.config",
     "ParallelismConfig": "torchtitan.config",
     "TrainingConfig": "torchtitan.config",
     "FullAC": "torchtitan.distributed.activation_checkpoint",
     "SelectiveAC": "torchtitan.distributed.activation_checkpoint",
     "DATASETS": "torchtitan.hf_datasets.text_datasets",
+    "decoder_vocab_size": "torchtitan.models.common.config_utils",
     "Trainer": "torchtitan.trainer",
 }
 

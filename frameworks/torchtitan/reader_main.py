@@ -29,6 +29,7 @@ from frameworks.torchtitan.table_main import (
     PLAIN,
     STEP_TOKENS,
     TOKENS,
+    VOCABULARY,
 )
 from frameworks.unread import CHANGES, Unread, unread
 
@@ -91,6 +92,22 @@ class MainReading(Reading):
             )
         return self.number(CHUNKS)
 
+    def check_vocabulary(self) -> None:
+        """Raises ``ReadingError`` if the loss has other rows than the model [torchtitan-2026.08, components/loss.py:134]."""
+        rows = self.flavor.model.vocab_size
+        for name in (f"{LOSS}.{VOCABULARY}", f"{INNER_LOSS}.{VOCABULARY}"):
+            if self.options.get(name, rows) not in (rows, None):
+                raise ReadingError(
+                    Sentence(
+                        "{} is {}, and {} {} has {} rows",
+                        name,
+                        str(self.options[name])[:80],
+                        self.flavor.name,
+                        self.flavor.flavor,
+                        rows,
+                    )
+                )
+
     def mode(self) -> Mode:
         """The activation checkpoints."""
         mode = self.value(CHECKPOINTS)
@@ -105,6 +122,7 @@ def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelSt
 def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJob:
     """The job of ``path=value`` arguments; raises ``ReadingError``."""
     reading = MainReading(arguments, num_devices)
+    reading.check_vocabulary()
     forced = bool(reading.value("debug.moe_force_load_balance")) and reading.flavor.model.moe is not None
     return ReadJob(
         reading.flavor.model,

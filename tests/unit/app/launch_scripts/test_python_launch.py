@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
 import pytest
 
+from app.calibrations.constants import constants_for
+from app.jobs.job import parse_job
 from app.launch_scripts.forms import form_of
 from app.launch_scripts.launch import Given
 from app.launch_scripts.python_launch import PythonLaunch
-from app.launch_scripts.reading import read_launch
+from app.launch_scripts.reading import read_launch, read_script_job
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
 from documents.errors import InputError
+from frameworks.framework import Start
+from frameworks.launch import launch_block
+from frameworks.launch_files import launch_file
+from frameworks.legality import violations
 from frameworks.registry import BY_LABEL
+from tests.unit.frameworks.torchtitan_cases import EXPERTS, PIPELINE
 
 RELEASE = BY_LABEL["torchtitan@2026.08"].release
 TEXT = '''"""A file of one's own, with ü."""
@@ -156,12 +167,46 @@ def test_values_in_parentheses_are_edited_with_them() -> None:
         ("import model_registry", "import model_registry as registry", "imported as another"),
         ("def mine() -> Trainer.Config:", "@cache\ndef mine() -> Trainer.Config:", "decorators"),
         ("return Trainer.Config(", "return (", "not valid Python|returns no"),
+        ("def mine()", "def mine(x, /)", "arguments or decorators"),
+        ("def mine()", "def mine(*, x=1)", "arguments or decorators"),
+        ("from torchtitan.config import", "from mine import", "is not imported from torchtitan.config"),
+        ("from torchtitan.trainer import", "from .trainer import", "Trainer is not imported from torchtitan.trainer"),
+        ("from torchtitan.models.common.config_utils import", "from mine import", "decoder_vocab_size is not imported"),
+        ("from torchtitan.models.llama3 import", "from mine import", "model_registry is not imported from torchtitan.models"),
+        ("\n\n\ndef", "\nfrom mine import model_registry\n\n\ndef", "line 10: model_registry has two meanings"),
+        ("\n\n\ndef", "\nimport TrainingConfig\n\n\ndef", "TrainingConfig has two meanings"),
+        ("\n\n\ndef", "\nimport mine as TrainingConfig\n\n\ndef", "imported as another"),
+        ("\n\n\ndef", "\nfrom mine import *\n\n\ndef", "all names"),
+        ("def mine()", "def Trainer()", "Trainer has two meanings"),
+        ("    model_spec =", "    TrainingConfig = 1\n    model_spec =", "TrainingConfig has two meanings"),
+        ("        optimizer=", "        metrics=Mine.Config(),\n        optimizer=", "Mine is not imported from torchtitan"),
+        ("decoder_vocab_size(model_spec)", 'decoder_vocab_size(model_registry("70B"))', "global_vocab_size is computed"),
+        ("decoder_vocab_size(model_spec)", "decoder_vocab_size()", "global_vocab_size is computed"),
+        ("decoder_vocab_size(model_spec)", "999", "global_vocab_size is 999, and llama3 8B has 128256 rows"),
+        ('"./ü"', f"({'1, ' * 60_000})", "hf_assets_path is 180000 characters long"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(old: str, new: str, words: str) -> None:
     assert old in TEXT
     with pytest.raises((InputError, ValueError), match=words):
         BY_LABEL["torchtitan@2026.08"].read_job(launch(TEXT.replace(old, new)).arguments, 8)
+
+
+def test_a_data_set_is_one_of_torchtitan() -> None:
+    text = TEXT.replace('"./ü"', 'DATASETS["c4"]')
+    assert launch(text).said()["hf_assets_path"] == ('"c4"',)
+    with pytest.raises(InputError, match=r"DATASETS is not imported from torchtitan\.hf_datasets"):
+        launch(text.replace("from torchtitan.hf_datasets.text_datasets", "from mine"))
+
+
+def test_a_class_of_torchtitan_is_read_from_the_module_that_defines_it() -> None:
+    text = TEXT.replace("from torchtitan.config import", "from torchtitan.config.configs import")
+    assert launch(text).said() == launch().said()
+    metrics = "from torchtitan.components.metrics import MetricsProcessor\n\n\ndef"
+    text = TEXT.replace("\n\ndef", metrics).replace(
+        "    optimizer=", "    metrics=MetricsProcessor.Config(log_freq=1),\n        optimizer="
+    )
+    assert launch(text).said()["metrics"] == ('"MetricsProcessor"',)
 
 
 def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
@@ -192,3 +237,44 @@ def test_a_configuration_is_recognised_and_read_for_main() -> None:
     assert read_launch(TEXT, Given("x.py"), "nvidia", None)[1].target.label == "torchtitan@2026.08"
     with pytest.raises(InputError, match=r"does not start from such a file; give torchtitan@2026\.08"):
         read_launch(TEXT, Given("x.py"), "nvidia", "megatron-lm")
+
+
+def job_of(model: str) -> Workload:
+    cluster, training = {"hardware": "h100-sxm-80gb", "num_devices": 64}, {"seq_length": 4096, "global_batch_size": 128}
+    return parse_job(
+        {"model": model, "cluster": cluster, "training": training, "software": {"target": "torchtitan@main"}}
+    ).workload
+
+
+@pytest.mark.parametrize(
+    ("model", "planned"),
+    [
+        ("qwen3-30b-a3b", replace(PIPELINE, tp=1, pp=2, dp=32, ep=8, sequence_parallel=False, dispatcher=Dispatcher.ALLTOALL)),
+        ("qwen3-30b-a3b", EXPERTS),
+        ("llama-3.1-8b", PIPELINE),
+    ],
+)
+def test_a_written_plan_with_pipelines_or_experts_starts_and_has_its_price(model: str, planned: ParallelStrategy) -> None:
+    workload = job_of(model)
+    profile = workload.cluster.profile
+    strategy, _ = BY_LABEL["torchtitan@2026.08"].nearest(workload, planned)
+    assert not violations(workload, strategy)
+    assert (strategy.pp, strategy.ep) == (planned.pp, planned.ep)
+    _, text = launch_file("torchtitan", launch_block(workload, strategy)["torchtitan"], Start("Plan 1", 64, 8))
+    read = read_script_job(text, Given("plan.py"), profile, profile.name).job
+    assert read.strategy is not None
+    assert (read.strategy.pp, read.strategy.ep, read.strategy.tp) == (strategy.pp, strategy.ep, strategy.tp)
+    pairs = ((workload, strategy), (read.workload, read.strategy))
+    told, again = (estimate(of, StrategyBatch.of([s]), constants_for(of, [])) for of, s in pairs)
+    assert told.step_time_s == pytest.approx(again.step_time_s)
+    assert told.peak_memory_bytes == pytest.approx(again.peak_memory_bytes)
+    (graphs,) = PythonLaunch(text, Given("plan.py"), RELEASE).with_values("training.disable_cuda_graphs", ("false",))
+    with pytest.raises(InputError, match=r"does not start: .* and training\.disable_cuda_graphs"):
+        read_script_job(graphs, Given("plan.py"), profile, profile.name)
+
+
+def test_context_parallelism_over_lengths_does_not_start() -> None:
+    text = TEXT.replace("tensor_parallel_degree=2", "context_parallel_degree=2").replace("module_fqns", "# module_fqns")
+    text = text.replace('model_registry("8B")', 'model_registry("8B", attn_backend="varlen")')
+    with pytest.raises(InputError, match=r"does not start: .*context_parallel_degree>1 and model_spec\.attn_backend=varlen"):
+        read_script_job(text, Given("plan.py"), job_of("llama-3.1-8b").cluster.profile, "h100-sxm-80gb", devices=16)
