@@ -27,7 +27,7 @@ from cost_models.network.collectives import (
 from cost_models.network.tiers import Network
 from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
 from cost_models.shapes.fully_sharded import gathers_in_rings, gathers_units_in_eight_bits, reduces_copies_beside
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, joined_experts
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import StrategyBatch
@@ -337,7 +337,7 @@ def weight_comm(
     Linear weights that Megatron-FSDP keeps in 8 bits are gathered so (``gathers_units_in_eight_bits``).
     If several groups of ranks hold the same shards, each shard of gradients is then all-reduced over the groups
     [pytorch-fsdp, section 3.2.2]. Where that runs beside the backward's gather and scatter (``hybrid_scatter_s``), only the time
-    by which it exceeds both is added.
+    by which it exceeds both is added. Experts have calls of their own, unless ``joined_experts``.
     """
     task = workload.training.task
     whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
@@ -356,7 +356,8 @@ def weight_comm(
     experts = (keys.expert_weight_shards, keys.expert_weight_copies, keys.ep * keys.etp)
     own_stream = reduces_copies_beside(workload)
     gather = scatter = beside = np.zeros(len(keys.tp))
-    for weights, gradients, (shards, copies, stride) in zip(gathered, trained, (dense, experts), strict=True):
+    calls = (joined_experts(workload, keys, *each) for each in (gathered, trained))
+    for weights, gradients, (shards, copies, stride) in zip(*calls, (dense, experts), strict=True):
         gather = gather + all_gather_s(weights, shards, stride, network)
         in_line, apart = hybrid_scatter_s(gradient * gradients, shards, copies, stride, network, own_stream=own_stream)
         scatter, beside = scatter + in_line, beside + apart

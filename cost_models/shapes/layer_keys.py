@@ -93,6 +93,17 @@ def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
     return np.where(sharded, np.minimum(dense, limit), 1), np.where(sharded, np.minimum(expert, limit), 1)
 
 
+def joined_experts(workload: Workload, rows: StrategyBatch | LayerKeys, dense: Floats, experts: Floats) -> tuple[Floats, Floats]:
+    """Bytes of calls for dense weights and for experts, ``[.., n]`` or ``[.., k]`` like ``rows``; elementwise.
+
+    PyTorch's FSDP wraps experts apart under expert parallelism alone, so that otherwise the call of a layer takes them along
+    [torchtitan-0.2, llama4/infra/parallelize.py:385]. Megatron-FSDP always has buffers of their own for them [megatron-0.19,
+    megatron_fsdp/param_and_grad_buffer.py].
+    """
+    together = workload.software_traits.fp32_shards & (rows.ep == 1) & (rows.etp == rows.tp)
+    return dense + together * experts, ~together * experts
+
+
 def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
     """First row of each distinct combination ``[k]``, and the index of each row's combination ``[n]``.
 

@@ -27,7 +27,7 @@ from cost_models.shapes.fully_sharded import (
     reduces_copies_beside,
     shards_each_layer,
 )
-from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
+from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, joined_experts, shard_sizes
 from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
@@ -91,8 +91,9 @@ def gradient_exchange(
         From ``shared_table_s`` and ``replicated_sums_s``.
     quantised
         From ``quantised_parameters``. ``None``: none.
-    num_layers : ``[stage, 1]``
-        Layers of a rank: PyTorch's FSDP gathers and scatters each with a call of its own, under ZeRO-2 too. ``None``: one call.
+    num_layers : ``[all or with experts, stage, 1]``
+        Layers of a rank: PyTorch's FSDP gathers and scatters each with a call of its own, under ZeRO-2 too, and experts with
+        another one, unless ``joined_experts``. ``None``: one call.
 
     Notes
     -----
@@ -122,8 +123,9 @@ def gradient_exchange(
     once = (batch.zero_stage >= 2) & units
     calls = _calls(workload, batch, num_layers)
     copied = np.where(once, 1, ranks // sizes)
-    parts = hybrid_scatter_s(g * reduced / calls, sizes, copied, strides, network, own_stream=reduces_copies_beside(workload))
-    scatter = np.maximum(*(calls * part.sum(axis=0) for part in parts))
+    scattered = g * np.stack(joined_experts(workload, batch, *reduced))
+    parts = hybrid_scatter_s(scattered / calls, sizes, copied, strides, network, own_stream=reduces_copies_beside(workload))
+    scatter = np.maximum(*((calls * part).sum(axis=0) for part in parts))
     copies, apart = _copies_s(
         g * np.stack([trained.dense, trained.experts]), sizes, np.where(once, ranks // sizes, 1), strides, network
     )
@@ -131,7 +133,8 @@ def gradient_exchange(
     gathered_bytes = weight * held - _saved_bytes(workload, batch, quantised)
     stays = np.where(whole & units, weight * edge_only.ends, 0.0)
     kept = np.stack([stays, np.zeros_like(stays)])
-    gather = calls * all_gather_s((gathered_bytes - kept) / calls, sizes, strides, network).sum(axis=0)
+    freed = np.stack(joined_experts(workload, batch, *(gathered_bytes - kept)))
+    gather = (calls * all_gather_s(freed / calls, sizes, strides, network)).sum(axis=0)
     kept_s = all_gather_s(kept, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     summed = gather if not _takes_whole_tensors(workload) else all_gather_s(g * held, ranks, strides, network).sum(axis=0)
@@ -162,7 +165,7 @@ def _copies_s(
 
 
 def _calls(workload: Workload, batch: StrategyBatch, num_layers: Floats | None) -> Floats:
-    """Calls in which a rank gathers, or scatters, what its layers do not themselves, ``[stage, n]`` or ``[1]``.
+    """Calls in which a rank gathers, or scatters, what its layers do not themselves, ``[all or experts, stage, n]`` or ``[1]``.
 
     Megatron's buckets grow with the replicas, so that their number is left out.
     """

@@ -121,7 +121,9 @@ class Shardings:
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self.stages.layers))
         tables_s = shared_table_s(self.workload, self.few, *self.stages[1:], self.network)
         sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self.stages.layers), *self.stages[2:], self.network)
-        num_layers = self.stages.layers.sum(axis=0) if self.layer_by_layer else None
+        layers = self.stages.layers
+        with_experts = np.array([kind.moe for kind in self.workload.model.layer_kinds()])
+        num_layers = np.stack([layers.sum(axis=0), layers[with_experts].sum(axis=0)]) if self.layer_by_layer else None
         return gradient_exchange(
             self.workload, self.few, self.trained, edge_only, sums_s, self.network, self._quantised, num_layers
         )

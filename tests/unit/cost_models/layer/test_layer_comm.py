@@ -180,6 +180,16 @@ def test_shards_inside_a_node_are_all_reduced_between_nodes(stack: str, nic: flo
     assert float(scatter[0] - scatter_inside[0]) == pytest.approx(max(all_reduce_s - hidden_s, 0.0))
 
 
+@pytest.mark.parametrize(("stack", "ep", "calls"), [("fsdp", 1, 1), ("fsdp", 2, 2), ("megatron-lm", 1, 2)])
+def test_experts_travel_with_their_layer_where_nothing_wraps_them_apart(stack: str, ep: int, calls: int) -> None:
+    job = workload(SPARSE, stack=stack)
+    of_calls = network(job, collective_latency_s=1000.0)
+    gather, scatter = weight_comm(job, keys(dp=16, ep=ep, zero_stage=3), of_calls, moe=True)
+    assert (int(gather[0]) // 1000, int(scatter[0]) // 1000) == (calls, calls)
+    gather, scatter = weight_comm(job, keys(dp=16, ep=ep, zero_stage=3), of_calls, moe=False)
+    assert (int(gather[0]) // 1000, int(scatter[0]) // 1000) == (1, 1)
+
+
 def test_sharded_optimizer_gathers_nothing_a_layer() -> None:
     job = workload()
     gather, scatter = weight_comm(job, keys(dp=8, zero_stage=1), network(job), moe=False)

@@ -22,9 +22,10 @@ from cost_models.step.data_parallel import (
     replicated_sums_s,
     shared_table_s,
 )
+from cost_models.step.priced_groups import priced_batch
 from tests.networks import gpu
 from tests.worked_examples import worked
-from tests.workloads import DENSE, batch, device, network, workload
+from tests.workloads import DENSE, SPARSE, batch, constants, device, network, workload
 
 HBM, NIC, P = 1.6e12, 20e9, 1e9
 NO_TABLE = np.zeros((1, 1))
@@ -169,6 +170,16 @@ def left(
     beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
     exposed, masked = exposed_exchange_s(exchange_of_step_s(batch(**columns), whole), *beyond, slacks, slacks)
     return float(exposed[0]), float(masked[0])
+
+
+@pytest.mark.parametrize(("ep", "calls"), [(1, 8), (2, 8 + 6)])
+def test_layers_without_experts_have_no_call_for_them(ep: int, calls: int) -> None:
+    """Eight layers, six with experts, under ZeRO-2 of PyTorch's FSDP; embedding and head travel along."""
+    job = workload(SPARSE, stack="fsdp", global_batch_size=16)
+    plans = batch(dp=16, ep=ep, zero_stage=2)
+    ((_, group),) = priced_batch(job, plans, constants(collective_latency_s=1000.0)).groups(merge=False, tables=False)
+    exchange = group.sharded.exchange
+    assert (int(exchange.reduce_s[0, 0]) // 1000, int(exchange.gather_s[0, 0]) // 1000) == (calls, calls)
 
 
 def test_copies_of_shards_are_added_behind_the_last_backward_alone() -> None:
