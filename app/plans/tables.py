@@ -42,6 +42,8 @@ def _rows(document: ExplainDocument) -> Iterator[Row]:
     yield Sentence("Memory"), memory_line(estimate, document.job)
     if document.would_fit is not None:
         yield "", document.would_fit
+    if document.shards is not None:
+        yield Sentence("Shards"), document.shards
     yield Sentence("Bound by"), bound_text(estimate)
     yield Sentence("Change"), change_text(document)
     if other is not None:
@@ -81,8 +83,7 @@ def _space(target: str) -> Sentence:
 
 
 def _print_evidence(console: Console, document: ExplainDocument) -> None:
-    shards = () if document.shards is None else (document.shards,)
-    for sentence in (document.bound_by, *shards, *evidence_sentences(document.estimate, document.job)):
+    for sentence in (document.bound_by, *evidence_sentences(document.estimate, document.job)):
         console.print(sentence, markup=False)
 
 

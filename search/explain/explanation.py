@@ -81,6 +81,8 @@ def where_shards_lie(workload: Workload, strategy: ParallelStrategy) -> Sentence
         return None
     domains = [tier.domain_devices for tier in tiers]
     shards, copies = (tiers[crossed_tier(group.size, group.stride, domains)[0]].name for group in (inside, between))
+    if inside.size[0] == 1:
+        return Sentence("{:,} copies are added through {}.", between.size[0], copies)
     return Sentence(
         "{:,} ranks share a copy through {}, and {:,} copies are added through {}.",
         inside.size[0],

@@ -82,3 +82,17 @@ def test_nothing_stands_beside_a_plan_that_no_search_may_offer() -> None:
     assert not {"Beside", "Proof"} & set(labels)
     padded = explained({**PACKED, "search": {"tp": 8, "pp": 1, "cp": 1}}, mean_squared_length_fraction=1.0)
     assert padded.searched_target == "mindformers@1.8"
+
+
+def test_the_first_lines_say_which_tiers_join_copies_of_shards() -> None:
+    job = {
+        "model": "qwen3-1.7b",
+        "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 16},
+        "training": {"seq_length": 4096, "global_batch_size": 16},
+        "strategy": {"dp": 16, "zero_stage": 2, "optimizer_shard_size": 8},
+        "software": {"target": "torchtitan"},
+        "search": {"tp": 1, "pp": 1, "cp": 1, "micro_batch_size": 1, "recompute": "none"},
+    }
+    out = io.StringIO()
+    print_explained(plain_text(out, 200), explain_document(parse_job(job)), ())
+    assert "\nShards    8 ranks share a copy through nvlink, and 2 copies are added through infiniband.\n" in out.getvalue()

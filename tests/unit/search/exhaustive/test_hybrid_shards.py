@@ -67,6 +67,7 @@ def test_an_answer_says_which_tiers_join_shards_and_copies() -> None:
     plan = ParallelStrategy(tp=2, dp=288, zero_stage=3, optimizer_shard_size=36)
     assert where_shards_lie(made, plan) == "36 ranks share a copy through nvlink, and 8 copies are added through infiniband."
     assert where_shards_lie(made, replace(plan, optimizer_shard_size=0)) is None
+    assert where_shards_lie(made, replace(plan, optimizer_shard_size=1)) == "288 copies are added through infiniband."
     wide = replace(plan, optimizer_shard_size=72)  # 144 devices: two racks
     assert where_shards_lie(made, wide) == "72 ranks share a copy through infiniband, and 4 copies are added through infiniband."
 
