@@ -62,6 +62,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         fp32_residual=_fp32_residual(section, stack),
         portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiles_loss,
+        compiled_loss=compiles_loss,
         torch_compile=compiled,
         newest_layers=plain and target.newest_layers,
         loss_chunks=(target.loss_chunks if plain else 0) if chunks is None else chunks,
@@ -198,5 +199,5 @@ def written_options(software: Software) -> dict[str, Any]:
     return {
         OPERATORS: list(software.operators),
         HOST: None if software.host is None else list(software.host),
-        "compiled_loss": not software.plain_cross_entropy if plain else None,
+        "compiled_loss": software.compiled_loss if plain else None,
     }

@@ -46,6 +46,9 @@ _LLM_FOUNDRY_YEAR = 2023  # release of its published tables, with Triton's atten
 # Fully sharded frameworks with kernels of their own; others, and anybody's own code, run PyTorch's kernels.
 _FUSING = ("llm-foundry", "composer", "automodel", Sentence("transformer engine"))
 
+_FUSED_LOSSES = ("llm-foundry", "composer")  # loss_fn: fused_crossentropy by default [llm-foundry]
+_COMPILED_LOSS_YEAR = 2025.0  # of torchtitan
+
 _REDUCES_IN_BF16 = "fms-fsdp"  # its policy of mixed precision by default [fms-fsdp, policies/mixed_precision.py]
 
 _MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
@@ -166,14 +169,16 @@ def record_software(
     texts = section.raw_flags
     year = release_year(stack, framework, section.version, backend)
     compiled = "graph mode" in backend.lower() or "xla" in backend.lower()
-    compiles_layers = "torch.compile" in texts and stack in STACKS and not STACKS[stack].traits.own_kernels
+    compiles_layers = "torch.compile" in texts and _is_plain_pytorch(stack)
+    compiles_loss = compiles_layers and _compiles_loss(year)
     software = Software(
         stack=stack,
         execution="graph" if compiled else "eager",
         year=year,
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
         portable_attention=_has_portable_attention(stack, year, flags, backend),
-        plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
+        plain_cross_entropy=_has_plain_cross_entropy(stack, framework) and not compiles_loss,
+        compiled_loss=compiles_loss,
         torch_compile=compiles_layers,
         stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
@@ -260,12 +265,19 @@ def _has_portable_attention(stack: str, year: float | None, flags: tuple[Flag, .
     return True
 
 
-def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, flags: tuple[str, ...]) -> bool:
-    """Megatron's of 2021, which Megatron-DeepSpeed forked, and torchtitan's, which from 2025 on is compiled with the model."""
-    if stack == "megatron-deepspeed":
-        return True
-    compiled = "torch.compile" in flags and year is not None and year >= 2025
-    return "torchtitan" in framework.lower() and not compiled
+def _is_plain_pytorch(stack: str) -> bool:
+    return stack in STACKS and not STACKS[stack].traits.own_kernels
+
+
+def _has_plain_cross_entropy(stack: str, framework: str) -> bool:
+    """PyTorch's own, but where a framework brings a fused one; Megatron's of 2021, which Megatron-DeepSpeed forked, is as it."""
+    fused = any(name in framework.lower() for name in _FUSED_LOSSES)
+    return stack == "megatron-deepspeed" or (_is_plain_pytorch(stack) and not fused)
+
+
+def _compiles_loss(year: float | None) -> bool:
+    """Whether ``torch.compile`` is of the loss too: in torchtitan since 2025; of an unknown release it is not taken to be."""
+    return year is not None and year >= _COMPILED_LOSS_YEAR
 
 
 def _has_legacy_layers(flags: tuple[str, ...], backend: str) -> bool:

@@ -32,6 +32,8 @@ CHUNKED_LOSS_HOLDS = ((22, 2), (18, 3))
 # torchtitan's: the sum is in FP32, and the last of the gradients is scattered from a second FP32 copy. Its gradient of the input
 # is in FP32 as well [torchtitan-2026.08, components/loss.py]; counted by execution (``scripts.oracle.chunked_loss_of_fsdp``).
 FSDP_LOSS_HOLDS, SHARDED_FSDP_LOSS_HOLDS = ((14, 2), (2, 4)), ((18, 2), (2, 4))
+# The same with the chunk's loss compiled: whole, most are held when a chunk's gradient of the weights joins the sum.
+COMPILED_FSDP_LOSS_HOLDS, SHARDED_COMPILED_FSDP_LOSS_HOLDS = ((4, 3), (2, 4)), ((10, 2), (2, 4))
 INPUT_AND_GRADIENT, INPUT_AND_FP32_GRADIENT = 2.0, 3.0  # in units of the 16-bit input
 PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transformers-main, modeling_llama.py]
 
@@ -104,9 +106,8 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     """
     model, software = workload.model, workload.software
     over_shards = (batch.tp > 1) & workload.software_traits.fp32_shards  # Megatron's loss over shards is its own
-    compiled = not (workload.software_traits.own_kernels or software.plain_cross_entropy)
     logit_bytes = np.array(LOGIT_BYTES)
-    if compiled:
+    if software.compiled_loss:
         logit_bytes = np.where(over_shards, SHARDED_COMPILED_LOGIT_BYTES, COMPILED_LOGIT_BYTES)
     elif software.plain_cross_entropy:
         logit_bytes = np.where(over_shards, SHARDED_PLAIN_LOGIT_BYTES, PLAIN_LOGIT_BYTES)
@@ -120,7 +121,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
     loss = tokens * (logit_bytes * rows + hidden)
     held: Floats = loss + tokens * hidden + head
-    if compiled or software.plain_cross_entropy or workload.software_traits.loss_ends_first:
+    if software.compiled_loss or software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
     by_chunks = _loss_by_chunks(workload, batch, tokens, head, over_shards)
     held = np.where(has_chunked_loss(workload, batch), by_chunks, held)
@@ -153,7 +154,10 @@ def _loss_by_chunks(
 
     if not workload.software.loss_chunks:
         return (INPUT_AND_GRADIENT * tokens + part) * hidden + most(CHUNKED_LOSS_HOLDS)
-    held = np.where(over_shards, most(SHARDED_FSDP_LOSS_HOLDS), most(FSDP_LOSS_HOLDS))
+    whole, sharded = FSDP_LOSS_HOLDS, SHARDED_FSDP_LOSS_HOLDS
+    if workload.software.compiled_loss:
+        whole, sharded = COMPILED_FSDP_LOSS_HOLDS, SHARDED_COMPILED_FSDP_LOSS_HOLDS
+    held = np.where(over_shards, most(sharded), most(whole))
     return INPUT_AND_FP32_GRADIENT * tokens * hidden + held
 
 

@@ -345,6 +345,7 @@ class Software:
     ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place; by so many ``loss_chunks``, if any.
+    ``compiled_loss``: that loss is compiled. With neither, the loss is a fused one.
     ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
     ``newest_layers``: of torchtitan's main: one matmul for queries, keys and values, eager layers repeated to their end.
     ``stock_matmuls``: for published runs only: matmuls on Blackwell as slow as on one machine with a plain Megatron-LM [simumax].
@@ -370,6 +371,7 @@ class Software:
     compressed_mask: bool = False
     loader_mask: bool = False
     plain_cross_entropy: bool = False
+    compiled_loss: bool = False
     torch_compile: bool = False
     newest_layers: bool = False
     loss_chunks: int = 0

@@ -40,8 +40,7 @@ COMPILED = Rule(
     "mindspeed_fsdp2_compile",
     "[mindspeed-llm, fsdp2/models/model_factory.py:54]",
     Sentence("neither layers nor the loss are compiled"),
-    # The loss of another stack is that of its own kernels; ``mindspeed_fsdp2_stack`` has it.
-    lambda w, b: every_row(b, w.software.torch_compile or (w.software_traits.fp32_shards and not w.software.plain_cross_entropy)),
+    lambda w, b: every_row(b, w.software.torch_compile or w.software.compiled_loss),
     lambda w, s: Sentence("torch_compile: {} compiles neither layers nor the loss", NAME),
     job_only=True,
 )

@@ -100,7 +100,7 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
 
 def compilation(workload: Workload) -> Options:
     """What is compiled."""
-    compiled = dict(zip(PARTS, (workload.software.torch_compile, not workload.software.plain_cross_entropy), strict=True))
+    compiled = dict(zip(PARTS, (workload.software.torch_compile, workload.software.compiled_loss), strict=True))
     if all(compiled.values()) or not any(compiled.values()):
         return {COMPILE: any(compiled.values())}
     return {COMPILE: True, COMPILED: [part for part in PARTS if compiled[part]]}

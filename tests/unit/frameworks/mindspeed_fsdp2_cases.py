@@ -25,7 +25,7 @@ FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod
 
 def on_npus(model: Any = QWEN, *, compiled: bool = False, **training: Any) -> Workload:
     made = Software("mindspeed-llm-fsdp2", target="mindspeed-llm-fsdp2@master")
-    software = replace(made, torch_compile=compiled, plain_cross_entropy=not compiled)
+    software = replace(made, torch_compile=compiled, plain_cross_entropy=not compiled, compiled_loss=compiled)
     return replace(job(model, **training), software=software)
 
 

@@ -119,7 +119,9 @@ def workload(framework: str, model: str) -> Workload:
         made = replace(made, cluster=replace(made.cluster, profile=profile))
     compiled = target.torch_compile
     plain = target.priced_as == "mindspeed-llm-fsdp2"
-    software = Software(target.priced_as, target=target.label, torch_compile=compiled, plain_cross_entropy=plain)
+    software = Software(
+        target.priced_as, target=target.label, torch_compile=compiled, plain_cross_entropy=plain, compiled_loss=compiled
+    )
     software = replace(software, loss_chunks=target.loss_chunks)
     return replace(made, software=software)
 

@@ -341,7 +341,7 @@ def test_layers_and_loss_are_compiled_together_or_alone(changes: dict[str, Any],
     assert (job.torch_compile, job.compiled_loss) == (layers, loss)
     assert bool(job.strategy.features & FUSED_KERNELS) == layers
     workload = on_gpus(job.model, compiled=layers)
-    workload = replace(workload, software=replace(workload.software, plain_cross_entropy=not loss))
+    workload = replace(workload, software=replace(workload.software, plain_cross_entropy=not loss, compiled_loss=loss))
     again = TORCHTITAN.read_job(TORCHTITAN.write(workload, job.strategy).arguments, None)
     assert (again.torch_compile, again.compiled_loss, again.strategy) == (layers, loss, job.strategy)
 

@@ -30,7 +30,9 @@ def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, pack
     rates = {**made.cluster.profile.matmul_flops_per_s, **({"fp8": 6e14} if fp8 else {})}
     profile = replace(made.cluster.profile, matmul_flops_per_s=rates, compute_capability=9.0 if fp8 else 8.0)
     cluster = replace(made.cluster, profile=profile)
-    software = Software("fsdp", target="torchtitan@0.2.2", torch_compile=compiled, plain_cross_entropy=not compiled)
+    software = Software(
+        "fsdp", target="torchtitan@0.2.2", torch_compile=compiled, plain_cross_entropy=not compiled, compiled_loss=compiled
+    )
     made = replace(made, training=replace(made.training, mean_squared_length_fraction=packed))
     return replace(made, cluster=cluster, software=software)
 

@@ -9,6 +9,7 @@ from cost_models.shapes.switches import Feature
 
 Read = Callable[..., RunRecord]
 GPU: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb", "software.version": None, "software.backend": "PyTorch/CUDA"}
+OF_2025 = {"software.version": "2025-06"}
 
 
 @pytest.mark.parametrize(
@@ -238,18 +239,28 @@ def test_no_other_stack_pads_latent_heads(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "plain"),
+    ("changes", "plain", "compiled"),
     [
-        ({"software.framework": "Megatron-LM"}, False),
-        ({"software.framework": "Megatron-DeepSpeed"}, True),
-        ({"software.framework": "llm-foundry / Composer"}, False),
-        ({"software.framework": "torchtitan", "software.version": "2024-12", "software.raw_flags": ["torch.compile"]}, True),
-        ({"software.framework": "torchtitan", "software.version": "2025-06", "software.raw_flags": []}, True),
-        ({"software.framework": "torchtitan", "software.version": "2025-06", "software.raw_flags": ["torch.compile"]}, False),
+        ({"software.framework": "Megatron-LM"}, False, False),
+        ({"software.framework": "Megatron-LM", "software.raw_flags": ["torch.compile"], **OF_2025}, False, False),
+        ({"software.framework": "Megatron-DeepSpeed"}, True, False),
+        ({"software.framework": "llm-foundry / Composer"}, False, False),
+        ({"software.framework": "KempnerForge (FSDP2)", **OF_2025}, True, False),
+        ({"software.framework": "NeMo AutoModel (FSDP2)", **OF_2025}, True, False),
+        (
+            {"software.framework": "torchtitan", "software.version": "2024-12", "software.raw_flags": ["torch.compile"]},
+            True,
+            False,
+        ),
+        ({"software.framework": "torchtitan", "software.raw_flags": ["torch.compile"], "software.version": "0.2"}, True, False),
+        ({"software.framework": "torchtitan", "software.raw_flags": [], **OF_2025}, True, False),
+        ({"software.framework": "torchtitan", "software.raw_flags": ["torch.compile"], **OF_2025}, False, True),
     ],
 )
-def test_losses_that_keep_full_precision_logits(read: Read, changes: dict[str, Any], plain: bool) -> None:
-    assert read({**GPU, **changes}).workload.software.plain_cross_entropy is plain
+def test_losses_are_plain_fused_or_compiled(read: Read, changes: dict[str, Any], plain: bool, compiled: bool) -> None:
+    """A loss is compiled where a release is known to compile it with the layers; a fused one is neither plain nor compiled."""
+    software = read({**GPU, **changes}).workload.software
+    assert (software.plain_cross_entropy, software.compiled_loss) == (plain, compiled)
 
 
 @pytest.mark.parametrize(

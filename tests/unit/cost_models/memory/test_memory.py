@@ -309,7 +309,7 @@ def test_a_loss_of_plain_operators_over_shards_holds_one_tensor_more() -> None:
 
 def test_a_compiled_loss_of_pytorch_reads_16_bit_logits_and_is_over_before_the_backward_of_the_head() -> None:
     """``scripts.oracle.plain_loss``: 4 bytes a logit whole, 10 over 2 and over 8 shards of the vocabulary."""
-    job = workload(cluster=gpu(), stack="fsdp", **LONG)
+    job = workload(cluster=gpu(), stack="fsdp", compiled_loss=True, **LONG)
     for tp, most in {1: 4, 2: 10, 8: 10}.items():
         assert logits_bytes(job, batch(tp=tp), np.zeros(1))[0] == 16384 * (most * 32000 / tp + 2 * 1024)
     few = replace(job, training=replace(job.training, seq_length=128))  # the gradient of the head's weights is more than the loss
