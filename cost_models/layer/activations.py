@@ -13,7 +13,7 @@ from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor,
 from cost_models.layer.every_other_matmul import keeps_alternate
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
-from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
+from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows, routed_tokens
 from cost_models.layer.gathered_inputs import gathered_input_bytes, kept_gathers
 from cost_models.layer.gathered_keys import gathered_keys_bytes
 from cost_models.layer.linear_attention import linear_attention_states_bytes
@@ -83,7 +83,8 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     A router in FP32 first kept an FP32 copy. Later ones keep the norm's output itself, in 16 bits whatever the linear layers
     keep, as routers in 16 bits do. They keep nothing if the norm is recomputed [megatron-0.19, moe_utils.py]. In Megatron-Core
     the copy stands for the norm's output, unless shared experts need that too (overlapped ones have gathered theirs) or the norm
-    is recomputed [megatron-0.12, router.py].
+    is recomputed [megatron-0.12, router.py]. torchtitan's newest keep both
+    [torchtitan-2026.08, models/common/moe.py].
     """
     if workload.training.task.is_frozen:  # no gradient of the router's weight
         return np.zeros(len(keys.tp))
@@ -95,6 +96,8 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     shape = workload.model.moe
     alone = shape is not None and shape.shared_expert_ffn_hidden_size == 0
     stands = traits.copied_router_input & (alone | gathers_shared_input(workload, keys))
+    if workload.software.newest_layers:  # autocast; a compiled layer casts again
+        return np.full(len(keys.tp), 0.0 if workload.software.torch_compile else ROUTER_INPUT_BYTES / element_factor(workload))
     copy = ROUTER_INPUT_BYTES - np.where(again, 0.0, linear * stands.astype(np.float64))
     return np.where(routes_in_fp32(workload, keys), copy, kept)
 
@@ -292,10 +295,10 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, t = keys.tokens(training), keys.tp.astype(np.float64)
-    routed = n if workload.software_traits.gathers_apart else keys.sharded_tokens(training)
     channels, linear = channel_bytes(workload, keys, routed=True), expert_input_bytes(workload, Target.FC1)
     common = channel_bytes(workload, keys)  # of shared experts, which are a dense MLP
-    rows = peak_expert_rows(keys, shape, training) + workload.software_traits.spare_expert_rows * shape.num_experts / keys.ep
+    spare = 0 if workload.software.newest_layers else workload.software_traits.spare_expert_rows
+    rows = peak_expert_rows(keys, shape, training) + spare * shape.num_experts / keys.ep
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
     inside = clamped + expert_product_bytes(workload, keys) * width
@@ -305,7 +308,7 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
         "shared_experts": common.kept * shared_width + gathered,
-        "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * routed,
+        "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * routed_tokens(workload, keys),
     }
     act = {"routed_experts": channels.behind * width + inside, "shared_experts": common.behind * shared_width}
     waiting = {

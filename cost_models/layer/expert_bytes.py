@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor
-from cost_models.layer.expert_rows import gathers_shared_input, peak_expert_rows, routed_copies
+from cost_models.layer.expert_rows import gathers_shared_input, peak_expert_rows, routed_copies, routed_tokens
 from cost_models.layer.linear_inputs import kept_input_bytes
 from cost_models.layer.unfused_bytes import routes_in_fp32, weighs_activations
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -51,7 +51,7 @@ def expert_output_bytes(workload: Workload, keys: LayerKeys, shape: MoeShape) ->
 
     An overlapped exchange starts its backward from them [mindspeed-moe-overlap]. Where they, not the activations, are multiplied
     by the weights of their tokens, the product's gradient needs them: behind an exchange those of the rank's own tokens
-    [megatron-0.12, core_v0.12.0, token_dispatcher.py]; or an FP32 copy of those of all tokens, where the weights are in FP32.
+    [megatron-0.12, core_v0.12.0, token_dispatcher.py]; or an FP32 copy of all that it routed, where the weights are in FP32.
     """
     each, gathers = ELEMENT_BYTES * float(workload.model.hidden_size), keys.dispatcher == int(Dispatcher.ALLGATHER)
     rows, own = peak_expert_rows(keys, shape, workload.training), routed_copies(keys, shape, workload.training)
@@ -60,7 +60,7 @@ def expert_output_bytes(workload: Workload, keys: LayerKeys, shape: MoeShape) ->
     weighed = workload.software_traits.eager and not weighs_activations(workload)
     returned = np.where(travels & (keys.dispatcher == int(Dispatcher.ALLTOALL)), own, rows)
     if workload.software_traits.weighs_in_fp32:
-        return FP32_BYTES / ELEMENT_BYTES / element_factor(workload) * each * keys.tokens(workload.training) * shape.top_k
+        return FP32_BYTES / ELEMENT_BYTES / element_factor(workload) * each * routed_tokens(workload, keys) * shape.top_k
     return each * np.where(overlapped, rows, returned if weighed else 0.0)
 
 

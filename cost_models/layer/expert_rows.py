@@ -21,6 +21,25 @@ def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Fl
     return copies * (shape.capacity_factor or 1.0)
 
 
+def routes_own_part(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether a rank routes its own part of a tp group's tokens. ``[k]``
+
+    Layers that gather apart route all of them, but torchtitan's newest with experts on several ranks
+    [torchtitan-2026.08, models/common/moe_sharding.py].
+    """
+    gathers = workload.software_traits.gathers_apart
+    own: NDArray[np.bool_] = (keys.ep > 1) & workload.software.newest_layers
+    return own if gathers else np.ones_like(own)
+
+
+def routed_tokens(workload: Workload, keys: LayerKeys) -> Floats:
+    """Tokens of a micro batch that a rank routes. ``[k]``"""
+    whole, part = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
+    if workload.software_traits.gathers_apart:  # also without sequence parallelism
+        part = whole / keys.tp
+    return np.where(routes_own_part(workload, keys), part, whole)
+
+
 def token_holders(keys: LayerKeys) -> Floats:
     """Ranks of one etp group with the same tokens: 1 under sequence parallelism, else the ranks that share a tp group. ``[k]``"""
     return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))

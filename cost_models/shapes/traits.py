@@ -271,9 +271,9 @@ class SoftwareTraits:
     views_latent_values : values of latent attention are a view of what its up-projection made, which stays
         [torchtitan-0.2, models/deepseek_v3/model/model.py].
     weighs_in_fp32 : outputs of routed experts are multiplied by the weights of their tokens as an FP32 copy of the rows of all
-        tokens of a tensor-parallel group [torchtitan-0.2, models/moe/moe.py].
+        tokens that a rank routes [torchtitan-0.2, models/moe/moe.py].
     spare_expert_rows : rows without a token that routed tokens have for each expert of a rank, to align their groups
-        [torchtitan-0.2, models/moe/utils.py].
+        [torchtitan-0.2, models/moe/utils.py]; torchtitan's newest have none in 16 bits.
     recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
     mxfp8_parameters_year : first release whose optimizer keeps weights in MXFP8 and gathers them through the buffer of gradients;
         core 0.13 [megatron-0.19, param_and_grad_buffer.py].

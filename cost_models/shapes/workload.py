@@ -345,12 +345,10 @@ class Software:
     ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
     stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place; by so many ``loss_chunks``, if any.
-    ``compiled_loss``: that loss is compiled. With neither, the loss is a fused one.
-    ``torch_compile``: layers of plain PyTorch are compiled, which fuses their kernels.
-    ``newest_layers``: of torchtitan's main: one matmul for queries, keys and values, eager layers repeated to their end.
+    ``compiled_loss``: that loss is compiled; with neither it is fused. ``torch_compile``: layers of plain PyTorch are compiled.
+    ``newest_layers``: torchtitan's main: one matmul for queries, keys, values; eager layers repeat to their end; experts by part.
     ``stock_matmuls``: for published runs only: matmuls on Blackwell as slow as on one machine with a plain Megatron-LM [simumax].
-    ``sharded_accumulation``: under ZeRO-2 pipeline stages scatter the gradients of every micro batch, whatever their stack
-    usually does (``SoftwareTraits.shards_accumulated_gradients``).
+    ``sharded_accumulation``: with ZeRO-2, stages scatter gradients of every micro batch, also where their stack does not.
     ``unknown_release``: a run of which no release is known, priced at the mean speed of all of them.
     ``other_framework``: another framework than the stack that prices it, whose releases say nothing of its speed; for runs.
     ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``).

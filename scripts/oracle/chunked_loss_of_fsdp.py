@@ -6,7 +6,8 @@ PYTHON is an interpreter with PyTorch (2.13 was used; no device is needed) and w
 torchtitan's main. Each line is a JSON object for one case: ``peak`` are the most bytes at once beside the shard of the head's
 weights, ``kept`` those behind the loss, with the shard's gradient, ``flops`` those of the matmuls.
 tests/oracle/chunked_loss_of_fsdp.json holds the lines. With ``shards`` of the vocabulary the loss is that of tensor parallelism,
-and its group sends nothing; FSDP has one rank.
+and its group sends nothing; FSDP has one rank. Of a compiled loss, which needs a C++ compiler, ``peak`` alone is counted, beside
+the loss' input and labels.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from scripts.oracle.meters import Storages
+from scripts.oracle.meters import Storages, most_allocated
 
 CASES = [
     {"tokens": tokens, "hidden": hidden, "vocabulary": vocabulary, "chunks": chunks, "shards": shards}
@@ -36,6 +37,11 @@ CASES = [
         (1024, 512, 2000, 4),
     )
 ]
+COMPILED = [
+    {"tokens": tokens, "hidden": hidden, "vocabulary": 8000, "chunks": chunks, "shards": shards, "compiled": 1}
+    for shards in (1, 2)
+    for tokens, hidden, chunks in ((4096, 64, 8), (8192, 64, 8), (4096, 256, 4), (4096, 256, 32))
+]
 
 
 def run(loss_module: Any, case: dict[str, int]) -> dict[str, Any]:
@@ -44,7 +50,9 @@ def run(loss_module: Any, case: dict[str, int]) -> dict[str, Any]:
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
     fully_shard(head, mesh=DeviceMesh("cpu", [0]), mp_policy=policy)
     inner_loss = loss_module.CrossEntropyLoss.Config(global_vocab_size=case["vocabulary"])
-    loss = loss_module.ChunkedLossWrapper.Config(num_chunks=case["chunks"], loss_fn=inner_loss).build()
+    compiling = importlib.import_module("torchtitan.config").CompileConfig(enable="compiled" in case, components=["loss"])
+    made = loss_module.ChunkedLossWrapper.Config(num_chunks=case["chunks"], loss_fn=inner_loss)
+    loss = made.build(compile_config=compiling)
     loss.set_lm_head(head)
     hidden = torch.randn(case["tokens"], case["hidden"], dtype=torch.bfloat16, requires_grad=True)
     labels = torch.randint(0, case["vocabulary"], (case["tokens"],))
@@ -64,6 +72,9 @@ def run(loss_module: Any, case: dict[str, int]) -> dict[str, Any]:
 
     step(None)
     head.zero_grad()
+    if "compiled" in case:
+        inner = hidden * 1
+        return {"peak": most_allocated(lambda: loss(inner, labels, valid))}
     meter = Storages()
     with meter:
         return step(meter)
@@ -74,7 +85,8 @@ def main() -> int:
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     module = importlib.import_module("torchtitan.components.loss")
     importlib.import_module("torchtitan.distributed.utils").set_spmd_backend("spmd_types")
-    for case in CASES:
+    for case in CASES + COMPILED:
+        torch._dynamo.reset()
         module.spmd_mesh_size = lambda _axis, shards=case["shards"]: shards
         module.current_spmd_mesh = lambda: DeviceMesh("cpu", [0, 1], mesh_dim_names=("tp",))
         print(json.dumps({**case, **run(module, case)}), flush=True)

@@ -24,6 +24,7 @@ from scripts.oracle.selective_checkpoints import LATENT, LLAMA, QUERIES, QWEN, S
 
 EPSILON = 1e-5
 AFTER = {**SHARED, "score_before_experts": False}  # as torchtitan's own Qwen3 and DeepSeek have it
+EVENLY = {"_debug_force_load_balance": True}  # as many tokens for every expert, which ranks then exchange
 WIDE = {"dim": 512, "n_heads": 16}
 LATENT_WIDE = {**QUERIES, **WIDE, "inter_dim": 1408, "kv_lora_rank": 192}
 MODELS: list[dict[str, Any]] = [
@@ -79,6 +80,8 @@ def attend_locally() -> None:
 
 def cases() -> list[dict[str, Any]]:
     eager = [{**model, "tp": tp, "compiled": False} for model in MODELS for tp in (1, 2)]
+    spread = [{**model, "experts": {**model["experts"], **EVENLY}} for model in MODELS if "experts" in model]
+    eager += [{**model, "tp": 2, "ep": 2, "compiled": False} for model in spread]
     return eager + [{**model, "tp": 1, "compiled": True} for model in MODELS if "experts" not in model]
 
 

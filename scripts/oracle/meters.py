@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -70,7 +74,8 @@ class Storages(TorchDispatchMode):
         return out
 
     def _see(self, tensor: Any, operator: str) -> None:
-        storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
+        local = getattr(tensor, "_local_tensor", tensor)
+        storage = getattr(local, "elem", local).untyped_storage()  # of a collective that is under way
         key = storage._cdata
         known = self._made.get(key)
         if key in self._left_out or (known is not None and not known[0].expired()):
@@ -78,6 +83,20 @@ class Storages(TorchDispatchMode):
         self._number += 1
         maker = f"{'/'.join(self.path)} {operator} {tuple(tensor.shape)} {str(tensor.dtype)[6:]}"
         self._made[key] = StorageWeakRef(storage), self._number, maker
+
+
+def most_allocated(step: Callable[[], object]) -> int:
+    """The most bytes that ``step`` held at once of what it allocated, compiled kernels included."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step()
+    with tempfile.TemporaryDirectory() as folder:
+        profiled.export_chrome_trace(str(path := Path(folder) / "trace.json"))
+        events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda event: float(event["ts"])):
+        held += event["args"]["Bytes"]
+        most = max(most, held)
+    return most
 
 
 def _bytes(reference: StorageWeakRef) -> int:

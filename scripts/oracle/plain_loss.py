@@ -11,9 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -21,8 +19,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.functional import cross_entropy
-from torch.profiler import ProfilerActivity, profile
 from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from scripts.oracle.meters import most_allocated
 
 TOKENS, VOCABULARY = 512, 128256
 
@@ -53,16 +52,7 @@ def most_bytes_a_logit(ranks: int, *, compiled: bool) -> float:
     torch._dynamo.reset()
     loss_of = torch.compile(of_logits) if compiled else of_logits
     step(mesh, leaf, labels, loss_of)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step(mesh, leaf, labels, loss_of)
-    with tempfile.TemporaryDirectory() as folder:
-        profiled.export_chrome_trace(str(path := Path(folder) / "trace.json"))
-        events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "[memory]"]
-    held = most = 0
-    for event in sorted(events, key=lambda event: float(event["ts"])):
-        held += event["args"]["Bytes"]
-        most = max(most, held)
-    return most / leaf.numel()
+    return most_allocated(lambda: step(mesh, leaf, labels, loss_of)) / leaf.numel()
 
 
 def main() -> int:

@@ -93,13 +93,15 @@ def storage_of(node: Any) -> Any:
 
 
 def sorted_rows(counts: Any, experts: int, ranks: int, most: int, multiple: int) -> Any:
-    """What torchtitan's kernel makes on one rank: rows of each expert, padded to a multiple, -1 where there is none."""
-    sizes = ((counts.to(torch.int64) + multiple - 1) // multiple * multiple).clamp(min=multiple)
+    """What torchtitan's kernel makes: rows of each expert by sender, padded to a multiple, -1 where there is none."""
+    sent = counts.long().view(ranks, experts)
+    sizes = ((sent.sum(0) + multiple - 1) // multiple * multiple).clamp(min=multiple)
+    starts = (sent.flatten().cumsum(0) - sent.flatten()).view(ranks, experts)
     rows = torch.full((most,), -1, dtype=torch.int32)
-    start = place = 0
-    for count, size in zip(counts.long().tolist(), sizes.tolist(), strict=True):
-        rows[place : place + count] = torch.arange(start, start + count, dtype=torch.int32)
-        start, place = start + count, place + size
+    for expert, place in enumerate((sizes.cumsum(0) - sizes).tolist()):
+        of_expert = [torch.arange(starts[rank, expert], starts[rank, expert] + sent[rank, expert]) for rank in range(ranks)]
+        found = torch.cat(of_expert).to(torch.int32)
+        rows[place : place + len(found)] = found
     return rows, sizes.to(torch.int32), sizes.cumsum(0)
 
 
@@ -127,8 +129,12 @@ def model_of(case: dict[str, Any], mode: str, backend: Any) -> Any:
         more = {"enable_async_tp": False} if case["family"] == "qwen3" else {}
         apply(model, mesh, loss_parallel=True, enable_float8_tensorwise_tp=False, cp_enabled=False, **more)
         if "experts" in case:
-            none = dict.fromkeys(("ep_mesh", "etp_mesh", "ep_etp_mesh"))
-            parallel.apply_moe_ep_tp(model, tp_mesh=mesh, dual_pipe_v=False, **none)
+            meshes = dict.fromkeys(("ep_mesh", "etp_mesh", "ep_etp_mesh"))
+            if case.get("ep", 1) > 1:
+                meshes["ep_mesh"] = dist.init_device_mesh("cpu", (case["ep"],), mesh_dim_names=("ep",))
+                exchange: Any = importlib.import_module("torchtitan.distributed.expert_parallel")
+                exchange.all_to_all_single = lambda counts, *_, **__: counts.long()  # every rank sends as much
+            parallel.apply_moe_ep_tp(model, tp_mesh=mesh, dual_pipe_v=False, **meshes)
     if mode != "none":
         config = importlib.import_module("torchtitan.config.job_config").ActivationCheckpoint
         apply_ac = importlib.import_module("torchtitan.distributed.activation_checkpoint").apply_ac

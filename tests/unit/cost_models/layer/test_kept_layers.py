@@ -85,6 +85,35 @@ def test_the_record_varies_width_heads_of_keys_experts_and_ways_to_run() -> None
     assert {case["args"].get("n_kv_heads") for case in CASES if case["family"] != "deepseek_v3"} == {2, 4, 16}
 
 
+# Written by scripts/oracle/kept_layers_of_main.py, which ran the experts of torchtitan's main alone on PyTorch 2.13.
+LINES_OF_MAIN = (Path(__file__).parents[3] / "oracle" / "kept_layers_of_main.json").read_text(encoding="utf-8").splitlines()
+OF_MAIN = [json.loads(line) for line in LINES_OF_MAIN]
+
+
+@pytest.mark.parametrize("case", OF_MAIN, ids=lambda case: f"{name_of(case)}-ep{case['ep']}-{case['args']['dim']}")
+def test_experts_of_main_keep_what_pytorch_kept(case: dict[str, Any]) -> None:
+    """Beside the norm's output, of which shared experts keep what they gathered, and an FP32 copy of the router's weights."""
+    job = workload(model_of(case), seq_length=SEQUENCE, global_batch_size=64, cluster=gpu(), stack="fsdp", newest_layers=True)
+    key = keys(
+        tp=case["tp"],
+        ep=case["ep"],
+        etp=1 if case["ep"] > 1 else case["tp"],
+        micro_batch_size=SAMPLES,
+        sequence_parallel=case["tp"] > 1,
+        features=NORM_ALONE,
+    )
+    kept = layer_activations(job, key, moe=True).saved
+    gathered = 2 * case["args"]["dim"] * TOKENS if case["tp"] > 1 and case["experts"]["num_shared_experts"] else 0
+    own = sum(float(kept[name][0]) for name in ("routed_experts", "shared_experts", "router"))
+    weights = 4 * case["args"]["dim"] * case["experts"]["num_experts"]
+    assert own + gathered + weights == pytest.approx(case["kept"], rel=0.005)
+
+
+def test_the_record_of_main_has_experts_on_one_and_on_both_ranks() -> None:
+    found = {(case["tp"], case["ep"], case["experts"]["num_shared_experts"] > 0) for case in OF_MAIN}
+    assert found == {(tp, ep, shared) for tp, ep in ((1, 1), (2, 1), (2, 2)) for shared in (False, True)}
+
+
 def layer(family: str, tp: int, *, experts: bool = False) -> dict[str, Any]:
     return next(
         case

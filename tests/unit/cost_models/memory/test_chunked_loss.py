@@ -21,7 +21,8 @@ LINES = (Path(__file__).parents[3] / "oracle" / "chunked_loss.json").read_text(e
 LINES_OF_FSDP = (Path(__file__).parents[3] / "oracle" / "chunked_loss_of_fsdp.json").read_text(encoding="utf-8").splitlines()
 CASES = [json.loads(line) for line in LINES]
 # Written by scripts/oracle/chunked_loss_of_fsdp.py, which ran torchtitan's class under FSDP2 on PyTorch 2.13.
-OF_FSDP = [json.loads(line) for line in LINES_OF_FSDP]
+OF_FSDP = [case for line in LINES_OF_FSDP if "compiled" not in (case := json.loads(line))]
+COMPILED = [case for line in LINES_OF_FSDP if "compiled" in (case := json.loads(line))]
 CHUNKED = DEFAULT_FEATURES | Feature.CHUNKED_LOSS
 
 
@@ -53,7 +54,9 @@ def test_all_matmuls_run_in_the_forward(case: dict[str, int]) -> None:
 def of_fsdp(case: dict[str, int]) -> Workload:
     model = replace(DENSE, hidden_size=case["hidden"], vocab_size=case["vocabulary"])
     job = workload(model, stack="fsdp", seq_length=case["tokens"], global_batch_size=64)
-    return replace(job, software=replace(job.software, plain_cross_entropy=True, loss_chunks=case["chunks"]))
+    compiled = "compiled" in case
+    made = replace(job.software, plain_cross_entropy=not compiled, compiled_loss=compiled, loss_chunks=case["chunks"])
+    return replace(job, software=made)
 
 
 @pytest.mark.parametrize("case", OF_FSDP, ids=lambda case: "-".join(map(str, case.values())))
@@ -64,6 +67,33 @@ def test_torchtitans_loss_holds_what_pytorch_held(case: dict[str, int]) -> None:
     gathered = 2 * case["hidden"] * case["vocabulary"] / case["shards"]
     assert held[0] + gathered + 8 * case["tokens"] == pytest.approx(case["peak"], rel=0.01)
     assert case["flops"] == 3 * 2 * case["tokens"] * case["hidden"] * case["vocabulary"] // case["shards"]
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=lambda case: "-".join(map(str, case.values())))
+def test_torchtitans_compiled_loss_holds_what_pytorch_held(case: dict[str, int]) -> None:
+    """Beside the input, the head's gathered weights and labels."""
+    job, rows, none = of_fsdp(case), batch(tp=case["shards"], micro_batch_size=1, zero_stage=2), np.zeros(1)
+    held = logits_bytes(job, rows, none) - before_head_bytes(job, rows, none)
+    gathered = 2 * case["hidden"] * case["vocabulary"] / case["shards"]
+    assert held[0] + gathered - 2 * case["hidden"] * case["tokens"] == pytest.approx(case["peak"], rel=0.02)
+
+
+def test_the_record_has_compiled_losses_whole_and_over_shards() -> None:
+    assert {case["shards"] for case in COMPILED} == {1, 2}
+    assert len({case["chunks"] for case in COMPILED}) > 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("tp", [1, 2])
+def test_more_chunks_never_hold_more_where_logits_dominate(compiled: bool, tp: int) -> None:
+    """Llama 3 8B's head and 8,192 tokens: the whole loss, then 2, 8 and 16 chunks."""
+    model = replace(DENSE, hidden_size=4096, vocab_size=128256)
+    job, none = workload(model, stack="fsdp", seq_length=8192, global_batch_size=64), np.zeros(1)
+    software = replace(job.software, plain_cross_entropy=not compiled, compiled_loss=compiled)
+    rows = batch(tp=tp, micro_batch_size=1, zero_stage=2)
+    jobs = [replace(job, software=replace(software, loss_chunks=chunks)) for chunks in (0, 8, 16)]
+    held = [logits_bytes(each, rows, none)[0] for each in jobs]
+    assert held == sorted(held, reverse=True)
 
 
 def test_torchtitans_chunks_are_a_number_and_not_a_length() -> None:
