@@ -40,7 +40,7 @@ CASES = [
 COMPILED = [
     {"tokens": tokens, "hidden": hidden, "vocabulary": 8000, "chunks": chunks, "shards": shards, "compiled": 1}
     for shards in (1, 2)
-    for tokens, hidden, chunks in ((4096, 64, 8), (8192, 64, 8), (4096, 256, 4), (4096, 256, 32))
+    for tokens, hidden, chunks in ((4096, 64, 8), (8192, 64, 8), (4096, 256, 4))
 ]
 
 
@@ -85,10 +85,11 @@ def main() -> int:
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     module = importlib.import_module("torchtitan.components.loss")
     importlib.import_module("torchtitan.distributed.utils").set_spmd_backend("spmd_types")
+    mesh = DeviceMesh("cpu", [0, 1], mesh_dim_names=("tp",))  # made outside of what is compiled
     for case in CASES + COMPILED:
         torch._dynamo.reset()
         module.spmd_mesh_size = lambda _axis, shards=case["shards"]: shards
-        module.current_spmd_mesh = lambda: DeviceMesh("cpu", [0, 1], mesh_dim_names=("tp",))
+        module.current_spmd_mesh = lambda: mesh
         print(json.dumps({**case, **run(module, case)}), flush=True)
     return 0
 

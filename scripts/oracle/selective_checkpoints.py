@@ -215,7 +215,8 @@ def on_a_processor(tree: str) -> None:
     kernels.fill_indices_cpu = None
     sys.modules[KERNELS] = kernels
     counted = torch.histc
-    torch.histc = lambda given, *bins, **more: counted(given.float(), *bins, **more)  # a processor counts no integers
+    # A processor counts no integers.
+    torch.histc = lambda given, *bins, **more: counted(given.float(), *bins, **more).to(given.dtype)
     importlib.import_module("torch._utils")._get_available_device_type = lambda: "cpu"
 
 

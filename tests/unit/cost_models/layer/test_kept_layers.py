@@ -27,7 +27,8 @@ LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 
 def name_of(case: dict[str, Any]) -> str:
     kind = f"-top{case['experts']['top_k']}" if "experts" in case else ""
-    return f"{case['family']}-{case['args']['dim']}{kind}-tp{case['tp']}-{'compiled' if case['compiled'] else 'eager'}"
+    way = "compiled" if case["compiled"] else "eager"
+    return f"{case['family']}-{case['args']['dim']}{kind}-tp{case['tp']}-ep{case.get('ep', 1)}-{way}"
 
 
 def model_of(case: dict[str, Any]) -> ModelShape:
@@ -61,8 +62,8 @@ def saved(case: dict[str, Any], *, stack: str = "fsdp") -> dict[str, float]:
     )
     key = keys(
         tp=case["tp"],
-        ep=1,
-        etp=case["tp"],
+        ep=case.get("ep", 1),
+        etp=1 if "ep" in case else case["tp"],
         micro_batch_size=SAMPLES,
         sequence_parallel=case["tp"] > 1,
         features=DEFAULT_FEATURES | FUSED_KERNELS if case["compiled"] else NORM_ALONE,
@@ -90,7 +91,7 @@ LINES_OF_MAIN = (Path(__file__).parents[3] / "oracle" / "kept_layers_of_main.jso
 OF_MAIN = [json.loads(line) for line in LINES_OF_MAIN]
 
 
-@pytest.mark.parametrize("case", OF_MAIN, ids=lambda case: f"{name_of(case)}-ep{case['ep']}-{case['args']['dim']}")
+@pytest.mark.parametrize("case", OF_MAIN, ids=lambda case: f"{name_of(case)}")
 def test_experts_of_main_keep_what_pytorch_kept(case: dict[str, Any]) -> None:
     """Beside the norm's output, of which shared experts keep what they gathered, and an FP32 copy of the router's weights."""
     job = workload(model_of(case), seq_length=SEQUENCE, global_batch_size=64, cluster=gpu(), stack="fsdp", newest_layers=True)
