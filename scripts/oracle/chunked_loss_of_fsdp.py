@@ -38,9 +38,14 @@ CASES = [
     )
 ]
 COMPILED = [
-    {"tokens": tokens, "hidden": hidden, "vocabulary": 8000, "chunks": chunks, "shards": shards, "compiled": 1}
-    for shards in (1, 2)
-    for tokens, hidden, chunks in ((4096, 64, 8), (8192, 64, 8), (4096, 256, 4))
+    {"tokens": tokens, "hidden": hidden, "vocabulary": vocabulary, "chunks": chunks, "shards": shards, "compiled": 1}
+    for tokens, hidden, vocabulary, chunks, shards in (
+        (4096, 64, 8000, 8, 1),
+        (8192, 64, 8000, 8, 1),
+        (4096, 256, 8000, 4, 1),
+        (1024, 64, 4000, 8, 2),
+        (1024, 64, 4000, 4, 2),
+    )
 ]
 
 

@@ -80,7 +80,8 @@ def attend_locally() -> None:
 
 def cases() -> list[dict[str, Any]]:
     eager = [{**model, "tp": tp, "compiled": False} for model in MODELS for tp in (1, 2)]
-    spread = [{**model, "experts": {**model["experts"], **EVENLY}} for model in MODELS if "experts" in model]
+    behind = [model for model in MODELS if not model.get("experts", SHARED).get("score_before_experts", True)]
+    spread = [{**model, "experts": {**model["experts"], **EVENLY}} for model in behind]
     eager += [{**model, "tp": 2, "ep": 2, "compiled": False} for model in spread]
     return eager + [{**model, "tp": 1, "compiled": True} for model in MODELS if "experts" not in model]
 

