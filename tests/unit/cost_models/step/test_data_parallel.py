@@ -51,10 +51,10 @@ def test_distributed_optimizer_scatters_gradients_and_gathers_weights() -> None:
 
 def test_layers_of_pytorch_gather_and_scatter_each_with_a_call_of_its_own() -> None:
     """ZeRO-2 of 32 layers: 32 times the latency of one call; other stacks and ZeRO-1 have one, and bytes are the same."""
-    step_s, plan = 1e-3, {"tp": 8, "dp": 16}  # one rank a node, ceil(log2 16) = 4 steps
+    step_s, plan = 1e-3, {"tp": 1, "dp": 8}  # one node, where nothing is a ring: log2 8 = 3 steps
 
     def times(stack: str, zero_stage: int, latency_s: float) -> tuple[float, float]:
-        job = workload(stack=stack, cluster=gpu(latency_s=latency_s), global_batch_size=16)
+        job = workload(stack=stack, cluster=gpu(latency_s=latency_s), global_batch_size=8)
         layers = np.array([[32.0]])
         found = gradient_exchange(
             job, batch(zero_stage=zero_stage, **plan), parameters(), parameters(0.0), NO_TABLE, network(job), None, layers
@@ -63,7 +63,7 @@ def test_layers_of_pytorch_gather_and_scatter_each_with_a_call_of_its_own() -> N
 
     for stack, zero_stage, calls in (("fsdp", 2, 32), ("fsdp", 1, 1), ("megatron-lm", 1, 1)):
         for with_steps, without in zip(times(stack, zero_stage, step_s), times(stack, zero_stage, 0.0), strict=True):
-            assert with_steps - without == pytest.approx(calls * 4 * step_s)
+            assert with_steps - without == pytest.approx(calls * 3 * step_s)
 
 
 def test_weights_in_fp32_are_gathered_in_fp32() -> None:
