@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from calibration.files.calibrations import shipped_calibration, write_calibration
 from calibration.intervals.memory import MemoryErrors, family_priors
 from calibration.intervals.memory_errors import memory_errors
-from calibration.leave_out.family_errors import shipped_left_out, write_left_out
-from calibration.procedure.calibrate import Outcome, calibrate, with_intervals
+from calibration.leave_out.family_errors import left_out_errors, shipped_left_out, write_left_out
+from calibration.leave_out.nested import nested_model
+from calibration.procedure.calibrate import Outcome, calibrate, family_observations, untaught_observations, with_intervals
+from calibration.procedure.free_constants import free_constants
 from calibration.records.training import RunRecord, read_run_records
 from scripts.calibration.calibrate_paired import write_paired
 
@@ -39,19 +42,27 @@ def shipped_outcome(family: str) -> Outcome:
     return calibrate(records_of(family), family, COMMAND, memory=shipped_memory(), on_progress=show)
 
 
-def renew_intervals(family: str) -> None:
-    """Intervals of the shipped calibration, from the left-out errors that ship and today's peaks; nothing is fitted."""
-    by_id = {record.id: record for record in records_of(family)}
-    left_out, calibration = shipped_left_out(family), shipped_calibration(family)
-    judged = [by_id[name] for name in left_out.ids]
+def renew_errors(family: str) -> None:
+    """Left-out errors and intervals of the shipped constants under today's arithmetic; nothing is fitted.
+
+    Ablations stay those of the last fit: they compare mechanisms.
+    """
+    records = records_of(family)
+    observations, shipped = family_observations(records, family), shipped_calibration(family)
+    free = free_constants(family, [each.record.workload.software.stack for each in observations])
+    nested = nested_model(observations, shipped.constants, family, free, untaught_observations(records, family))
+    left_out = replace(left_out_errors(nested), ablations=shipped_left_out(family).ablations)
+    write_left_out(ROOT / "calibration/shipped" / f"{family}_left_out.json", left_out)
+    judged = [each.record for each in nested.observations]
     path = ROOT / "calibration/shipped" / f"{family}.json"
-    write_calibration(path, with_intervals(calibration, judged, left_out, shipped_memory()))
+    write_calibration(path, with_intervals(shipped, judged, left_out, shipped_memory()))
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--intervals"]:
+    if sys.argv[1:2] == ["--errors"]:
         for family in RUNS:
-            renew_intervals(family)
+            renew_errors(family)
+        write_paired()
         return
     for family in sys.argv[1:] or RUNS:
         outcome = shipped_outcome(family)
