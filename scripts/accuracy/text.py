@@ -50,8 +50,7 @@ prints the fitted errors for any file of runs.
   kernel tables, vendors' figures or arithmetic, and the remaining runs find it
   ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is fitted only to
   publications of earlier half years, and judges the later ones. *Stack left out* drops all runs of its
-  software. These three are nested. For PyTorch's FSDP they are of the fit before its collectives were rings
-  and each layer had its own calls, and so are not yet comparable with its fitted errors.
+  software. These three are nested.
 - *Fitted without its architecture* is the figure that this page recommended before. The fit alone has not
   seen the model's shape, but its priors have. It is too small, by the excess of the nested columns over it.
 - *One utilisation* is the error of a single MFU for all runs of the family.
