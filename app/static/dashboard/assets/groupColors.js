@@ -1,1 +1,1 @@
-var e={tp:1,cp:7,ep:3,dp:2,expert_dp:6,pp:8};export{e as GROUP_COLORS};
+var e={tp:1,cp:7,ep:3,dp:2,expert_dp:6,pp:8,shard:4,copies:5};export{e as GROUP_COLORS};
