@@ -382,6 +382,17 @@ def _typed(kind: Kind, value: str) -> Value:
     return float(value) if kind is Kind.NUMBER else value
 
 
+def unreadable(release: Release, given: Given) -> list[str]:
+    """A sentence for each number that is none."""
+    return [
+        Sentence("{}: {!r} is no {}.", name, value[:80], release.arguments[name].kind.value)
+        for name, values in given.items()
+        if name in release.arguments and release.arguments[name].kind in (Kind.INTEGER, Kind.NUMBER)
+        for value in values
+        if not _readable(release.arguments[name].kind, value)
+    ]
+
+
 def refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
     """A sentence for each value that an argument does not accept."""
     if argument.kind is Kind.SWITCH:

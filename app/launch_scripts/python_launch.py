@@ -43,7 +43,9 @@ class PythonLaunch:
         self._calls: dict[str, ast.Call] = {}
         try:
             self._starts = [0, *accumulate(len(line.encode()) for line in _LINE_END.split(text))]
-            function, self._modules = _one_function(ast.parse(text))
+            parsed = ast.parse(text)
+            compile(parsed, given.name, "exec")  # finds what the parser lets pass, as keywords given twice; nothing is run
+            function, self._modules = _one_function(parsed)
             self._names, self._root = _body(function)
             for name in {function.name, *self._names} & self._modules.keys():
                 raise ReadingError(Sentence("line {}: {} has two meanings", function.lineno, name[:80]))
@@ -121,7 +123,11 @@ class PythonLaunch:
                 Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path, BUILT_BY[path], made[:80])
             )
         if path not in BUILT_BY:
-            self._options[path] = made.removesuffix(CONFIG)
+            self._options[path] = built = made.removesuffix(CONFIG)
+            if built in IMPORTS and made != called(path, built):
+                raise ReadingError(
+                    Sentence("line {}: {} is built by {}, not by {}", node.lineno, path[:80], called(path, built), made)
+                )
         self._calls[path] = node
         if path == MODEL:
             self._read_model(node)

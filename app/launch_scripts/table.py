@@ -33,7 +33,8 @@ from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
 SHOWN_CHANGES = 3
-_OF_CHECKPOINTS = re.compile(r"model.parallel|pipeline|expert.*parallel|virtual|^num.layers|noop|offset")
+# torchtitan's options begin with a section: its checkpoints are divided anew on loading [torchtitan-2026.08, checkpoint.md].
+_OF_CHECKPOINTS = re.compile(r"^(?!parallelism\.).*(model.parallel|pipeline|expert.*parallel|virtual|noop|offset)|^num.layers")
 _FIRST = re.compile(r"model.parallel|pipeline|expert.*(parallel|size)|context|data_parallel|micro.?batch|virtual|layer|recompute")
 
 

@@ -73,9 +73,11 @@ class Reading(OptionValues):
         given, others = self.number(SHARDS, low=-1), self.replicas * self.tp * self.pp * self.cp
         if given > 0:
             return given
+        if given == 0:
+            raise ReadingError(Sentence("{} 0 is neither a number of ranks nor -1", SHARDS))
         if num_devices is None:
             raise ReadingError(Sentence("{} is -1, what the devices leave; --devices states their number", SHARDS))
-        if given == 0 or num_devices % others:
+        if num_devices % others:
             raise ReadingError(Sentence("{} devices do not divide over {} ranks of the other degrees", num_devices, others))
         return num_devices // others
 

@@ -108,6 +108,16 @@ class MainReading(Reading):
                     )
                 )
 
+    def strategy(self) -> ParallelStrategy:
+        """The strategy. Raises ``ReadingError`` for experts over a part of the ranks, which main refuses of any model.
+
+        [torchtitan-2026.08, distributed/parallel_dims.py:188]
+        """
+        name, ranks = self.table.columns["ep"], self.shards * self.cp * self.tp
+        if ranks % (ep := self.number(name)):
+            raise ReadingError(Sentence("{} {} does not divide the {} ranks that share the weights", name, ep, ranks))
+        return super().strategy()
+
     def mode(self) -> Mode:
         """The activation checkpoints."""
         mode = self.value(CHECKPOINTS)

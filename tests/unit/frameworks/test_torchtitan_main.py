@@ -136,6 +136,8 @@ def test_what_a_file_leaves_out_is_mains_default() -> None:
         (_of("qwen3", "debugmodel_moe", 8192), "longer than the 4096"),
         (_of("deepseek_v3", "671B", 16385), "longer than the 16384"),
         ({"training.num_tokens_per_microbatch_per_dp_rank": 12288}, "does not divide by samples of 8192 tokens"),
+        ({"parallelism.data_parallel_shard_degree": 0}, "neither a number of ranks nor -1"),
+        ({"parallelism.expert_parallel_degree": 7}, "7 does not divide the 8 ranks that share the weights"),
         ({"training.num_tokens_per_train_step": 100000}, "does not divide by 131072 tokens"),
         (
             {"parallelism.pipeline_parallel_degree": 2, "training.num_tokens_per_train_step": 262144},

@@ -69,6 +69,8 @@ def script(tmp_path: Path, added: str) -> str:
             "recompute-granularity=selective and recompute-modules=gdn_norm_out needs experimental-attention-variant=",
         ),
         ("megatron-lm@0.19", "--ckpt-format fsdp_dtensor", "ckpt-format=fsdp_dtensor needs use-megatron-fsdp"),
+        ("megatron-lm@0.12", "--max-position-embeddings 8k", "max-position-embeddings: '8k' is no integer"),
+        ("megatron-lm@0.19", "--tensor-model-parallel-size 2.0", "tensor-model-parallel-size: '2.0' is no integer"),
         ("megatron-lm@0.19", "--max-position-embeddings 2048", "max-position-embeddings 2048 is less than seq-length 4096"),
     ],
 )
