@@ -349,9 +349,11 @@ def told(fact: Fact) -> str:
 def holds(release: Release, given: Given, condition: str) -> bool:
     """Whether a condition holds for the given values, with the release's defaults for the others."""
     name, sign, wanted = parts_of(condition)
-    values = values_of(release, given, name)
     if sign == STATED:
         return name in given
+    if name in given and not all(_readable(release.arguments[name].kind, value) for value in given[name]):
+        return False  # a number that only the shell knows
+    values = values_of(release, given, name)
     if not sign:
         return bool(values) and values not in ([False], [None])
     if sign == ">":
@@ -382,14 +384,15 @@ def _typed(kind: Kind, value: str) -> Value:
     return float(value) if kind is Kind.NUMBER else value
 
 
-def unreadable(release: Release, given: Given) -> list[str]:
-    """A sentence for each number that is none."""
+def no_numbers(release: Release, given: Given) -> list[tuple[str, str]]:
+    """Names and values of arguments that take a number and have none."""
+    kinds = {name: release.arguments[name].kind for name in given if name in release.arguments}
     return [
-        Sentence("{}: {!r} is no {}.", name, value[:80], release.arguments[name].kind.value)
-        for name, values in given.items()
-        if name in release.arguments and release.arguments[name].kind in (Kind.INTEGER, Kind.NUMBER)
-        for value in values
-        if not _readable(release.arguments[name].kind, value)
+        (name, value)
+        for name, kind in kinds.items()
+        if kind in (Kind.INTEGER, Kind.NUMBER)
+        for value in given[name]
+        if not _readable(kind, value)
     ]
 
 

@@ -24,7 +24,7 @@ from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import as_run
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.writer import arguments
-from frameworks.release import Given, Release, refused_at_start, unreadable, values_of
+from frameworks.release import Given, Release, no_numbers, refused_at_start, values_of
 from frameworks.target import Target
 
 POSITIONS, SEQUENCE = "max-position-embeddings", "seq-length"
@@ -77,8 +77,11 @@ def _unwritable(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ..
 def _refused_at_start(release: Release, given: Given) -> list[str]:
     """What ``validate_args`` and ``TransformerConfig`` refuse [megatron-0.12, arguments.py, transformer_config.py]."""
     given = as_run(given)
-    if found := unreadable(release, given):
-        return found
+    if broken := no_numbers(release, given):  # what only the shell knows is asked for later
+        kinds = {name: release.arguments[name].kind.value for name, _ in broken}
+        return [
+            Sentence("{}: {!r} is no {}.", name, value[:80], kinds[name]) for name, value in broken if not {"$", "`"} & {*value}
+        ]
     sentences = refused_at_start(release, given)
     if {POSITIONS, SEQUENCE} <= given.keys():
         (positions, *_), (length, *_) = (values_of(release, given, name) for name in (POSITIONS, SEQUENCE))

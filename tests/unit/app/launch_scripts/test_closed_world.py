@@ -238,6 +238,14 @@ def test_a_part_of_a_text_for_a_shell_that_only_the_shell_knows_is_a_value(tmp_p
     assert (needed.returncode, "line 2: --num-experts ${EXPERTS}" in needed.stderr.replace("$EXPERTS", "${EXPERTS}")) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["seq-length", "tensor-model-parallel-size"])
+def test_a_number_that_only_the_shell_knows_is_asked_for(tmp_path: Path, name: str) -> None:
+    text = torchrun(f"--max-position-embeddings 8192 --{name} $NUMBER")
+    needed = command("estimate", script(tmp_path, text), *GPU)
+    assert (needed.returncode, "NUMBER" in needed.stderr, "internal" in needed.stderr) == (2, True, False)
+    assert "does not start" not in needed.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "hardware", "words"),
     [
