@@ -17,8 +17,9 @@ from cost_models.network.collectives import all_gather_s
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape, Workload
+from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 from tests.networks import gpu
+from tests.torchtitan_layers import EXPERT_WIDTH, LATENT, model_of
 from tests.workloads import device, keys, network, workload
 
 # Written by scripts/oracle/selective_checkpoints.py, which ran torchtitan 0.2.2 on PyTorch 2.13.
@@ -31,8 +32,7 @@ NEWEST = [
     .read_text(encoding="utf-8")
     .splitlines()
 ]
-SAMPLES, SEQUENCE, EXPERT_WIDTH, GATE_AND_UP = 2, 256, 128, 704
-LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+SAMPLES, SEQUENCE = 2, 256
 WIDER = 16  # so that matmuls fill their tiles, and times are in proportion to FLOPs
 MODULE = RecomputeModule.EVERY_OTHER_MATMUL
 
@@ -41,33 +41,6 @@ def name_of(case: dict[str, Any]) -> str:
     kind = f"-{case['experts']['num_shared_experts']}-shared" if "experts" in case else ""
     kind += "-latent-queries" if case["args"].get("q_lora_rank") else ""
     return f"{case['family']}{kind}-tp{case['tp']}-{'compiled' if case['compiled'] else 'eager'}"
-
-
-def model_of(case: dict[str, Any]) -> ModelShape:
-    given, moe = case["args"], None
-    if "experts" in case:
-        shared = case["experts"]["num_shared_experts"]
-        moe = MoeShape(
-            num_experts=case["experts"]["num_experts"],
-            top_k=case["experts"]["top_k"],
-            expert_ffn_hidden_size=EXPERT_WIDTH,
-            num_shared_experts=shared,
-            shared_expert_ffn_hidden_size=shared * EXPERT_WIDTH,
-        )
-    mla = MlaShape(**{name: given[name] for name in LATENT}) if case["family"] == "deepseek_v3" else None
-    return ModelShape(
-        name="small",
-        num_layers=given["n_layers"],
-        hidden_size=given["dim"],
-        num_attention_heads=given["n_heads"],
-        num_query_groups=given.get("n_kv_heads", given["n_heads"]),
-        kv_channels=given.get("head_dim", given["dim"] // given["n_heads"]),
-        ffn_hidden_size=given.get("hidden_dim", given.get("inter_dim", GATE_AND_UP)),
-        vocab_size=given["vocab_size"],
-        qk_layernorm=case["family"] == "qwen3",
-        mla=mla,
-        moe=moe,
-    )
 
 
 def wider(model: ModelShape) -> ModelShape:

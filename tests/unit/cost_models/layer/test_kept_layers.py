@@ -10,8 +10,8 @@ import pytest
 
 from cost_models.layer.activations import layer_activations
 from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS, Feature
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
 from tests.networks import gpu
+from tests.torchtitan_layers import model_of
 from tests.workloads import keys, workload
 
 # Written by scripts/oracle/kept_layers.py, which ran torchtitan 0.2.2 on PyTorch 2.13.
@@ -19,41 +19,13 @@ LINES = (Path(__file__).parents[3] / "oracle" / "kept_layers.json").read_text(en
 CASES = [json.loads(line) for line in LINES]
 SAMPLES, SEQUENCE = 2, 256
 TOKENS = SAMPLES * SEQUENCE
-GATE_AND_UP = {256: 704, 512: 1408}  # of Llama, by channels: 8/3 of them, in multiples of 64
 NORM_ALONE = DEFAULT_FEATURES & ~FUSED_KERNELS | Feature.FUSED_NORM
-EXPERT_WIDTH = 128
-LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
 def name_of(case: dict[str, Any]) -> str:
     kind = f"-top{case['experts']['top_k']}" if "experts" in case else ""
     way = "compiled" if case["compiled"] else "eager"
     return f"{case['family']}-{case['args']['dim']}{kind}-tp{case['tp']}-ep{case.get('ep', 1)}-{way}"
-
-
-def model_of(case: dict[str, Any]) -> ModelShape:
-    given, experts = case["args"], case.get("experts")
-    shared = EXPERT_WIDTH * experts["num_shared_experts"] if experts else 0
-    return ModelShape(
-        name="small",
-        num_layers=given["n_layers"],
-        hidden_size=given["dim"],
-        num_attention_heads=given["n_heads"],
-        num_query_groups=given.get("n_kv_heads", given["n_heads"]),
-        kv_channels=given.get("head_dim", given["dim"] // given["n_heads"]),
-        ffn_hidden_size=given.get("hidden_dim", given.get("inter_dim", GATE_AND_UP[given["dim"]])),
-        vocab_size=given["vocab_size"],
-        qk_layernorm=case["family"] == "qwen3",
-        mla=MlaShape(**{name: given[name] for name in LATENT}) if case["family"] == "deepseek_v3" else None,
-        moe=experts
-        and MoeShape(
-            num_experts=experts["num_experts"],
-            top_k=experts["top_k"],
-            expert_ffn_hidden_size=EXPERT_WIDTH,
-            num_shared_experts=experts["num_shared_experts"],
-            shared_expert_ffn_hidden_size=shared,
-        ),
-    )
 
 
 def saved(case: dict[str, Any], *, stack: str = "fsdp") -> dict[str, float]:
