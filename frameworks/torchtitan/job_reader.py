@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy
 from documents.sentences import Sentence
 from frameworks.framework import ReadJob
-from frameworks.options import as_given, options_of
+from frameworks.options import options_of
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, IN_PARTS, KEEPS_EXCHANGE, Mode
 from frameworks.torchtitan.flavors import FLEX
 from frameworks.torchtitan.reader import Reading
-from frameworks.torchtitan.table import OPTION, RELEASE, TABLE
-from frameworks.unread import CHANGES, Unread, unread
+from frameworks.torchtitan.table import OPTION, TABLE
+from frameworks.unread import CHANGES, Unread
 
 _RECOMPUTED = "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"
 _ROUTER = "moe.router.gate"  # what it names by default; layers without experts have none
@@ -29,23 +28,8 @@ def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelSt
 def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJob:
     """The job of ``path=value`` arguments; raises ``ReadingError``."""
     reading = Reading(arguments, num_devices)
-    forced = bool(reading.value("debug.moe_force_load_balance")) and reading.flavor.model.moe is not None
-    return ReadJob(
-        reading.flavor.model,
-        reading.strategy(),
-        reading.seq_length,
-        reading.global_batch_size,
-        "bf16",
-        tuple(_assumed(reading)),
-        router_balance=RouterBalance.FORCED if forced else None,
-        unread=(
-            *_by_operator(reading, arguments),
-            *unread(RELEASE, {name: as_given(value) for name, value in reading.options.items()}),
-        ),
-        torch_compile=reading.compiles_layers,
-        compiled_loss=reading.compiles_loss,
-        uneven=("model.flavor",) if reading.flavor.within_documents else (),
-    )
+    uneven = ("model.flavor",) if reading.flavor.within_documents else ()
+    return reading.job(_assumed(reading), _by_operator(reading, arguments), uneven)
 
 
 def _by_operator(reading: Reading, arguments: Sequence[str]) -> Iterator[Unread]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from documents.sentences import Sentence, joined
-from frameworks.framework import ReadingError
+from frameworks.framework import ReadingError, ReadJob
 from frameworks.fully_sharded import Checkpoints
 from frameworks.options import OptionValues, as_given, options_of
 from frameworks.rule import either, unless_default
@@ -32,6 +33,7 @@ from frameworks.torchtitan.table import (
     SHARDS,
     STAGES,
 )
+from frameworks.unread import Unread, unread
 
 
 class Reading(OptionValues):
@@ -128,6 +130,11 @@ class Reading(OptionValues):
         return self.number("training.seq_len")
 
     @property
+    def loss_chunks(self) -> int:
+        """Chunks of the loss, 0 for a loss of all tokens at once."""
+        return 0
+
+    @property
     def at_once(self) -> int:
         """Samples of a data-parallel rank in one pass of the pipeline, or of the layers without one."""
         return self.number(self.table.columns["micro_batch_size"])
@@ -203,6 +210,24 @@ class Reading(OptionValues):
             recompute_modules=BY_OPERATOR if by_operator else RecomputeModule(0),
             features=features | (FUSED_KERNELS if self.compiles_layers else Feature(0)),
             layer_layout=unless_default(self.layout, schedule) if pp > 1 else None,
+        )
+
+    def job(self, assumed: Iterable[str], not_priced: Iterable[Unread], uneven: tuple[str, ...]) -> ReadJob:
+        """The job, with sentences on what is priced in another form, and what the price does not have beside unread options."""
+        forced = bool(self.value("debug.moe_force_load_balance")) and self.flavor.model.moe is not None
+        return ReadJob(
+            self.flavor.model,
+            self.strategy(),
+            self.seq_length,
+            self.global_batch_size,
+            "bf16",
+            tuple(assumed),
+            router_balance=RouterBalance.FORCED if forced else None,
+            unread=(*not_priced, *unread(self.release, {name: as_given(value) for name, value in self.options.items()})),
+            torch_compile=self.compiles_layers,
+            compiled_loss=self.compiles_loss,
+            loss_chunks=self.loss_chunks,
+            uneven=uneven,
         )
 
     def _zero_stage(self) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
-from frameworks.options import as_given
 from frameworks.torchtitan.checkpoints import BY_OPERATORS, OVER_SHARDS, WITH_EXPERTS, Mode
 from frameworks.torchtitan.dialect import MAIN
 from frameworks.torchtitan.reader import Reading
@@ -31,7 +29,7 @@ from frameworks.torchtitan.table_main import (
     TOKENS,
     VOCABULARY,
 )
-from frameworks.unread import CHANGES, Unread, unread
+from frameworks.unread import CHANGES, Unread
 
 
 class MainReading(Reading):
@@ -133,24 +131,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
     """The job of ``path=value`` arguments; raises ``ReadingError``."""
     reading = MainReading(arguments, num_devices)
     reading.check_vocabulary()
-    forced = bool(reading.value("debug.moe_force_load_balance")) and reading.flavor.model.moe is not None
-    return ReadJob(
-        reading.flavor.model,
-        reading.strategy(),
-        reading.seq_length,
-        reading.global_batch_size,
-        "bf16",
-        tuple(_assumed(reading)),
-        router_balance=RouterBalance.FORCED if forced else None,
-        unread=(
-            *_by_default(reading),
-            *unread(MAIN.release, {name: as_given(value) for name, value in reading.options.items()}),
-        ),
-        torch_compile=reading.compiles_layers,
-        compiled_loss=reading.compiles_loss,
-        loss_chunks=reading.loss_chunks,
-        uneven=(FLAVOR,),
-    )
+    return reading.job(_assumed(reading), _by_default(reading), (FLAVOR,))
 
 
 def _by_default(reading: MainReading) -> Iterator[Unread]:
