@@ -118,16 +118,12 @@ class PythonLaunch:
             self._options[path] = self._literal(path, node)
             return
         made = _name_of(node.func)
-        if path in BUILT_BY and made != BUILT_BY[path]:
-            raise ReadingError(
-                Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path, BUILT_BY[path], made[:80])
-            )
+        option = made.removesuffix(CONFIG)
+        own = called(path, option) if path in BUILT_BY or option in IMPORTS else made
+        if made != own:
+            raise ReadingError(Sentence("line {}: {} is built by {}, and {} is not read", node.lineno, path[:80], own, made[:80]))
         if path not in BUILT_BY:
-            self._options[path] = built = made.removesuffix(CONFIG)
-            if built in IMPORTS and made != called(path, built):
-                raise ReadingError(
-                    Sentence("line {}: {} is built by {}, not by {}", node.lineno, path[:80], called(path, built), made)
-                )
+            self._options[path] = option
         self._calls[path] = node
         if path == MODEL:
             self._read_model(node)

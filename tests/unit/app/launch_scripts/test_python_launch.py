@@ -159,7 +159,11 @@ def test_values_in_parentheses_are_edited_with_them() -> None:
         ("tensor_parallel_degree=2,", "tensor_parallel_degree=int(2),", "line 24: int has a value without a name"),
         ("tensor_parallel_degree=2,", "**MORE,", "has \\*\\* values"),
         ("tensor_parallel_degree=2,", "tensor_parallel_degree=DEGREE,", "is computed"),
-        ("activation_checkpoint=None", "activation_checkpoint=FullAC()", "is built by FullAC.Config, not by FullAC"),
+        (
+            "activation_checkpoint=None",
+            "activation_checkpoint=FullAC()",
+            "activation_checkpoint is built by FullAC.Config, and FullAC is not read",
+        ),
         ("model_spec=model_spec,", "model_spec=model_spec, model_spec=model_spec,", "not valid Python"),
         ("parallelism=ParallelismConfig(", "parallelism=own(", "parallelism is built by ParallelismConfig, and own is not read"),
         ('model_spec = model_registry("8B")', "import os; os.abort()", "only names with a value"),
